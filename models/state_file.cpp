@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/state_file.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "models/state_tensors.h"
@@ -47,7 +48,8 @@ void save_state(const std::filesystem::path& path, const State& state, const std
     write_states(path, state, corners);
 }
 
-StateFile::StateFile(const std::filesystem::path& path, const State& state) : file_(path) {
+StateFile::StateFile(const std::filesystem::path& path, const State& state, std::span<const std::string> left_out)
+    : file_(path) {
     for (const HostTensor& t : file_.tensors()) {
         const StoredTensor* s = state.find(t.name);
         if (!s) {
@@ -56,7 +58,8 @@ StateFile::StateFile(const std::filesystem::path& path, const State& state) : fi
         parts_.push_back(part_of(t, *s, file_.file()));
     }
     for (const StoredTensor& s : state.layout().tensors()) {
-        if (!file_.find(s.name)) {
+        const bool asked = std::find(left_out.begin(), left_out.end(), s.name) == left_out.end();
+        if (asked && !file_.find(s.name)) {
             throw Error("has no state " + s.name, file_.file());
         }
     }

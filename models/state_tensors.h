@@ -21,8 +21,9 @@ void write_states(const std::filesystem::path& path, const State& state, std::sp
 /// A file of save_state() that fits the states.
 class StateFile {
 public:
-    /// Maps the file. Throws as restore_state() does before anything is written.
-    StateFile(const std::filesystem::path& path, const State& state);
+    /// Maps the file. States that `left_out` names are not of it. Throws as restore_state() does
+    /// before anything is written.
+    StateFile(const std::filesystem::path& path, const State& state, std::span<const std::string> left_out = {});
 
     const Safetensors& tensors() const noexcept { return file_; }
     /// Writes the contents. Where it throws, some states are written and others are not.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "runtime/base/error.h"
 
@@ -65,14 +66,38 @@ Communicator::Communicator(std::unique_ptr<Transport> transport) : transport_(st
 
 Communicator::~Communicator() = default;
 
-void Communicator::exchange(const std::vector<Outgoing>& out, const std::vector<Incoming>& in) {
-    transport_->exchange(out, in);
-    for (const Outgoing& o : out) {
-        traffic_.bytes += o.bytes.size();
+void Communicator::limit(double seconds) {
+    if (!(seconds >= 0)) {
+        throw Error(std::to_string(seconds) + " s cannot be waited for", "Communicator");
     }
+    seconds_ = seconds;
+}
+
+template <class Change>
+void Communicator::count(Change change) {
+    const std::scoped_lock lock(traffic_mutex_);
+    change(traffic_);
+}
+
+void Communicator::exchange(const std::vector<Outgoing>& out, const std::vector<Incoming>& in) {
+    exchange_within(seconds_, out, in);
+    count([&](Traffic& t) {
+        for (const Outgoing& o : out) {
+            t.bytes += o.bytes.size();
+        }
+    });
+}
+
+void Communicator::exchange_within(double seconds, const std::vector<Outgoing>& out, const std::vector<Incoming>& in) {
+    transport_->limit(seconds);
+    transport_->exchange(out, in);
 }
 
 void Communicator::begin(std::uint32_t kind, std::uint64_t amount, int from) {
+    begin_within(seconds_, kind, amount, from);
+}
+
+void Communicator::begin_within(double seconds, std::uint32_t kind, std::uint64_t amount, int from) {
     const Header mine{kind, static_cast<std::uint32_t>(from), calls_++, amount};
     std::vector<Header> theirs(static_cast<std::size_t>(ranks()));
     std::vector<Outgoing> out;
@@ -83,7 +108,7 @@ void Communicator::begin(std::uint32_t kind, std::uint64_t amount, int from) {
             in.push_back({r, std::as_writable_bytes(std::span(&theirs[static_cast<std::size_t>(r)], 1))});
         }
     }
-    transport_->exchange(out, in);
+    exchange_within(seconds, out, in);
     const auto text = [](const Header& h) {
         constexpr std::array<const char*, 7> names{"nothing", "all_reduce", "all_gather", "broadcast",
                                                    "agree",   "send",       "meet"};
@@ -103,8 +128,10 @@ void Communicator::begin(std::uint32_t kind, std::uint64_t amount, int from) {
 
 void Communicator::all_reduce(std::span<float> x) {
     const std::scoped_lock lock(mutex_);
-    ++traffic_.all_reduces;
-    traffic_.all_reduce_elements += x.size();
+    count([&](Traffic& t) {
+        ++t.all_reduces;
+        t.all_reduce_elements += x.size();
+    });
     if (ranks() == 1) {
         return;
     }
@@ -175,7 +202,7 @@ void Communicator::all_gather(std::span<std::byte> all, std::span<const std::uin
                         " bytes of " + std::to_string(ranks()) + " ranks",
                     "all_gather");
     }
-    ++traffic_.all_gathers;
+    count([](Traffic& t) { ++t.all_gathers; });
     if (ranks() == 1) {
         return;
     }
@@ -196,7 +223,7 @@ void Communicator::broadcast(std::span<std::byte> data, int from) {
     if (from < 0 || from >= ranks()) {
         throw Error("is none of " + std::to_string(ranks()) + " ranks", "broadcast: " + name_of_rank(from));
     }
-    ++traffic_.broadcasts;
+    count([](Traffic& t) { ++t.broadcasts; });
     if (ranks() == 1) {
         return;
     }
@@ -212,14 +239,10 @@ void Communicator::broadcast(std::span<std::byte> data, int from) {
 
 void Communicator::meet(double seconds) {
     const std::scoped_lock lock(mutex_);
-    transport_->limit(std::max(seconds, seconds_));
-    try {
-        begin(kMeet, 0);
-    } catch (...) {
-        transport_->limit(seconds_);
-        throw;
+    if (std::isnan(seconds)) {
+        throw Error("NaN seconds cannot be waited for", "Communicator");
     }
-    transport_->limit(seconds_);
+    begin_within(std::max(seconds, seconds_.load()), kMeet, 0, 0);
 }
 
 void Communicator::agree(std::string_view what, std::string_view text) {
@@ -255,29 +278,32 @@ void Communicator::exchange_one(const std::vector<Outgoing>& out, const std::vec
     if (!(share > 0 && share <= 1)) {
         throw Error(std::to_string(share) + " of the limit cannot be waited for", "Communicator");
     }
-    transport_->limit(seconds_ * share);
-    try {
-        transport_->exchange(out, in);
-    } catch (...) {
-        transport_->limit(seconds_);
-        throw;
+    exchange_within(seconds_ * share, out, in);
+}
+
+void Communicator::check_peer(const char* what, int peer) const {
+    if (peer < 0 || peer >= ranks() || peer == rank()) {
+        throw Error("is not another rank of " + std::to_string(ranks()), std::string(what) + ": " + name_of_rank(peer));
     }
-    transport_->limit(seconds_);
 }
 
 void Communicator::send(std::span<const std::byte> data, int to, double share) {
     const std::scoped_lock lock(mutex_);
+    check_peer("send", to);
     const Header header{kMessage, 0, 0, data.size()};
     message_.resize(sizeof(header) + data.size());
     const auto* bytes = std::as_bytes(std::span(&header, 1)).data();
     std::copy(data.begin(), data.end(), std::copy(bytes, bytes + sizeof(header), message_.begin()));
     exchange_one({{to, message_}}, {}, share);
-    ++traffic_.sends;
-    traffic_.bytes += data.size();
+    count([&](Traffic& t) {
+        ++t.sends;
+        t.bytes += data.size();
+    });
 }
 
 void Communicator::receive(std::span<std::byte> data, int from, double share) {
     const std::scoped_lock lock(mutex_);
+    check_peer("receive", from);
     Header header{};
     message_.resize(sizeof(header) + data.size());
     exchange_one({}, {{from, message_}}, share);
@@ -292,7 +318,7 @@ void Communicator::receive(std::span<std::byte> data, int from, double share) {
 }
 
 Traffic Communicator::traffic() const {
-    const std::scoped_lock lock(mutex_);
+    const std::scoped_lock lock(traffic_mutex_);
     return traffic_;
 }
 

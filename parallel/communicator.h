@@ -2,6 +2,7 @@
 // Collectives: what all ranks do together. They are called by every rank in the same order.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -34,11 +35,9 @@ public:
 
     int rank() const noexcept { return transport_->rank(); }
     int ranks() const noexcept { return transport_->ranks(); }
-    /// The longest wait for another rank, in seconds.
-    void limit(double seconds) noexcept {
-        seconds_ = seconds;
-        transport_->limit(seconds);
-    }
+    /// The longest wait for another rank, in seconds, of the collectives that follow. Throws Error
+    /// for NaN and less than 0.
+    void limit(double seconds);
 
     /// Sums x over the ranks, in their order: every rank gets the same bits, run after run.
     void all_reduce(std::span<float> x);
@@ -50,32 +49,39 @@ public:
     /// Gives `to` these bytes, which meanwhile receives as many from this rank. Waits up to `share`
     /// of the limit, above 0 and at most 1: less where the other may be waited for by others too,
     /// so that a rank that hangs is found first by one that waits for it alone. Throws Error for
-    /// another share.
+    /// another share, and for what is not another rank: nothing has been exchanged then.
     void send(std::span<const std::byte> data, int to, double share = 1);
     void receive(std::span<std::byte> data, int from, double share = 1);
     /// Waits until all ranks are here, up to so many seconds, or the limit if that is more: what
-    /// goes before, such as loading, takes some longer than others.
+    /// goes before, such as loading, takes some longer than others. Throws Error for NaN.
     void meet(double seconds);
     /// Throws Error naming the rank whose text is another than this one's; `what` says what it is.
     void agree(std::string_view what, std::string_view text);
 
+    /// Does not wait for a collective that another thread is in.
     Traffic traffic() const;
 
 private:
     struct Header;
     void exchange(const std::vector<Outgoing>& out, const std::vector<Incoming>& in);
+    void exchange_within(double seconds, const std::vector<Outgoing>& out, const std::vector<Incoming>& in);
     void begin(std::uint32_t kind, std::uint64_t amount, int from = 0);
+    void begin_within(double seconds, std::uint32_t kind, std::uint64_t amount, int from);
+    template <class Change>
+    void count(Change change);
+    void check_peer(const char* what, int peer) const;
     void exchange_one(const std::vector<Outgoing>& out, const std::vector<Incoming>& in, double share);
     void reduce_at_once(std::span<float> x);
     void reduce_by_parts(std::span<float> x);
 
     std::unique_ptr<Transport> transport_;
-    mutable std::mutex mutex_;
+    std::mutex mutex_;                  ///< one collective at a time
+    mutable std::mutex traffic_mutex_;  ///< held for no exchange
     Traffic traffic_;
     std::uint64_t calls_ = 0;
-    double seconds_ = 10;             ///< the transport's limit
-    std::vector<float> received_;     ///< grows to the most that was reduced
-    std::vector<std::byte> message_;  ///< and this one to the longest of send() and receive()
+    std::atomic<double> seconds_ = 10;  ///< the limit
+    std::vector<float> received_;       ///< grows to the most that was reduced
+    std::vector<std::byte> message_;    ///< and this one to the longest of send() and receive()
 };
 
 }  // namespace vkf

@@ -79,7 +79,7 @@ private:
     std::size_t other(int rank) const {
         const auto i = static_cast<std::size_t>(rank);
         if (rank < 0 || i >= meeting_->ranks || i == rank_) {
-            throw Error("is not another rank of " + std::to_string(meeting_->ranks), name_of_rank(i));
+            throw Error("is not another rank of " + std::to_string(meeting_->ranks), "rank " + std::to_string(rank));
         }
         return i;
     }

@@ -5,8 +5,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <cstddef>
+#include <future>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "layers/attention.h"
 #include "layers/parallel.h"
@@ -283,6 +288,51 @@ TEST_CASE("collectives: an id outside the vocabulary gives NaN on every rank") {
         CHECK(std::isnan(y.at({0, 0})));
         CHECK(std::isnan(y.at({2, 3})));
         CHECK(y.at({1, 2}) == doctest::Approx(whole.at("words").at({5, 2})));
+    });
+    CHECK(joined(errors) == "");
+}
+
+TEST_CASE("collectives: a rank that is none and a limit that is none are refused before anything is exchanged") {
+    const auto errors = on_ranks(2, [&](const std::shared_ptr<Communicator>& c) {
+        c->limit(60);
+        std::vector<std::byte> bytes(4);
+        const std::string self = std::to_string(c->rank());
+        CHECK_THROWS_WITH_AS(c->send(bytes, -1), "send: rank -1: is not another rank of 2", Error);
+        CHECK_THROWS_WITH_AS(c->receive(bytes, 2), "receive: rank 2: is not another rank of 2", Error);
+        CHECK_THROWS_WITH_AS(c->send(bytes, c->rank()), ("send: rank " + self + ": is not another rank of 2").c_str(),
+                             Error);
+        CHECK_THROWS_WITH_AS(c->limit(NAN), "Communicator: nan s cannot be waited for", Error);
+        CHECK_THROWS_AS(c->limit(-1), Error);
+        CHECK_THROWS_AS(c->meet(NAN), Error);
+        c->meet(60);
+        std::vector<float> one(1, 1.0f);
+        c->all_reduce(one);
+        CHECK(one[0] == 2.0f);
+    });
+    CHECK(joined(errors) == "");
+}
+
+TEST_CASE("collectives: what went over a communicator is told while a rank waits") {
+    std::promise<void> waiting, told;
+    const auto errors = on_ranks(2, [&](const std::shared_ptr<Communicator>& c) {
+        c->limit(60);
+        std::vector<float> one(1, 1.0f);
+        if (c->rank() == 0) {
+            std::thread other([&] {
+                waiting.get_future().wait();
+                while (c->traffic().all_reduces == 0) {  // until this rank is in it
+                    std::this_thread::yield();
+                }
+                told.set_value();
+            });
+            waiting.set_value();
+            c->all_reduce(one);
+            other.join();
+        } else {
+            const bool soon = told.get_future().wait_for(std::chrono::seconds(30)) == std::future_status::ready;
+            CHECK(soon);
+            c->all_reduce(one);
+        }
     });
     CHECK(joined(errors) == "");
 }

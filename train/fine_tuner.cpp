@@ -159,12 +159,17 @@ FineTuner::~FineTuner() = default;
 TrainingStep FineTuner::take_step(std::span<const std::vector<std::int32_t>> texts) {
     parts_->check(texts);
     const auto most = static_cast<std::size_t>(parts_->options.micro_batch);
-    for (; texts.size() > most; texts = texts.subspan(most)) {
-        const float labels = parts_->upload(texts.first(most));
-        parts_->trainer->accumulate(labels);
+    try {
+        for (; texts.size() > most; texts = texts.subspan(most)) {
+            const float labels = parts_->upload(texts.first(most));
+            parts_->trainer->accumulate(labels);
+        }
+        const float labels = parts_->upload(texts);
+        return parts_->trainer->take_step(labels);
+    } catch (...) {
+        parts_->trainer->drop_micro_batches();
+        throw;
     }
-    const float labels = parts_->upload(texts);
-    return parts_->trainer->take_step(labels);
 }
 
 Trainer& FineTuner::trainer() noexcept { return *parts_->trainer; }

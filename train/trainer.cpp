@@ -53,8 +53,9 @@ std::string exact(double number) {
 }
 
 /// What ranks must have alike for their parameters to stay so.
-std::string described(const TrainerOptions& o) {
-    std::string text = "max_norm " + exact(o.max_norm) + ", loss_scale " + exact(o.loss_scale) + ", schedule " +
+std::string described(const TrainerOptions& o, const std::vector<std::string>& parameters) {
+    std::string text = std::string(o.accumulates ? "accumulates, " : "") + "max_norm " + exact(o.max_norm) +
+                       ", loss_scale " + exact(o.loss_scale) + ", schedule " +
                        std::to_string(static_cast<int>(o.schedule.kind)) + " " + std::to_string(o.schedule.warmup) +
                        " " + std::to_string(o.schedule.steps);
     const auto add = [&](std::initializer_list<double> numbers) {
@@ -62,6 +63,9 @@ std::string described(const TrainerOptions& o) {
             text += " " + exact(n);
         }
     };
+    for (const std::string& name : parameters) {
+        add({o.decay_to ? o.decay_to(name) : 0.0});
+    }
     if (const auto* adam = std::get_if<AdamW>(&o.optimizer)) {
         text += ", AdamW";
         add({adam->learning_rate, adam->beta1, adam->beta2, adam->eps, adam->weight_decay, adam->decoupled ? 1.0 : 0.0,
@@ -107,8 +111,10 @@ void add_step(Graph& graph, const std::vector<Value>& parameters, const std::vec
     graph.state(kProgress, {3}, DType::i32);
 }
 
+std::string sum_name(const std::string& parameter) { return parameter + ".gradient"; }
+
 Value sum_state(Graph& graph, const Value& parameter) {
-    return GraphEdit::state(graph, parameter_name(parameter) + ".gradient", parameter.shape());
+    return GraphEdit::state(graph, sum_name(parameter_name(parameter)), parameter.shape());
 }
 
 /// The elements of a parameter's gradient, whose sizes are numbers.
@@ -153,6 +159,7 @@ void complete(Graph& graph, Value loss, const std::vector<Value>& parameters, co
         throw Error("there is no parameter to train", kTrainer);
     }
     const bool ranks = options.communicator != nullptr;
+    graph.symbol("step", kMostSteps);  // also where the loss alone reads it
     Value seed, loss_scale;
     if (is_scaled(options) || ranks || updates != nullptr) {
         loss_scale = graph.input("loss_scale", {1});
@@ -232,10 +239,9 @@ struct Trainer::Parts {
 
     /// Runs forward and backward, and gives the loss.
     float run(float weight) {
+        program->set("step", progress.step);
         if (updates) {
             program->set("micro_batch", micro_batches);
-        } else {
-            program->set("step", progress.step);
         }
         if (updates || communicator) {
             upload(*program, "loss_scale", scale() * static_cast<double>(weight));
@@ -283,6 +289,21 @@ struct Trainer::Parts {
             std::copy(exchanged.begin(), exchanged.end(), numbers.begin());
         }
         return numbers;
+    }
+
+    /// Forgets the micro-batches: the next one's gradients take the place of their sums.
+    void drop_micro_batches() noexcept {
+        micro_batches = 0;
+        weights = losses = 0;
+    }
+
+    /// The sums of gradients, which no checkpoint has.
+    std::vector<std::string> sums() const {
+        std::vector<std::string> out;
+        for (std::size_t i = 0; accumulates && i < names.size(); ++i) {
+            out.push_back(sum_name(names[i]));
+        }
+        return out;
     }
 
     /// Runs what a step ends with, and gives the weights of all micro-batches, and of all ranks.
@@ -355,7 +376,7 @@ Trainer::Trainer(const Device& device, Graph& graph, Value loss, const std::vect
     parts_->accumulates = options.accumulates;
     parts_->communicator = options.communicator;
     parts_->described = described(parameters);
-    parts_->settings = described(options);
+    parts_->settings = described(options, parts_->names);
     parts_->progress.loss_scale = options.loss_scale;
     parts_->state = apart ? device.make_state({&graph, &parts_->update_graph}) : device.make_state({&graph});
     CompileOptions compile{.name = "training step"};
@@ -392,6 +413,17 @@ float Trainer::accumulate(float weight) {
 }
 
 TrainingStep Trainer::take_step(float weight) {
+    try {
+        return finish_step(weight);
+    } catch (...) {
+        drop_micro_batches();
+        throw;
+    }
+}
+
+void Trainer::drop_micro_batches() noexcept { parts_->drop_micro_batches(); }
+
+TrainingStep Trainer::finish_step(float weight) {
     Parts::Progress& progress = parts_->progress;
     TrainingStep taken;
     Parts::check(weight);
@@ -436,15 +468,22 @@ void Trainer::save(const std::filesystem::path& file) {
     const Parts::Progress& p = parts_->progress;
     const std::array<std::int32_t, 3> numbers{p.step, p.good, std::bit_cast<std::int32_t>(p.loss_scale)};
     parts_->state.write(kProgress, std::as_bytes(std::span(numbers)));
-    save_state(file, parts_->state);
+    const std::vector<std::string> sums = parts_->sums();
+    std::vector<HostTensor> kept;
+    for (const StoredTensor& t : parts_->state.layout().tensors()) {
+        if (std::find(sums.begin(), sums.end(), t.name) == sums.end()) {
+            kept.push_back({t.name, t.dtype, t.shape, {}});
+        }
+    }
+    write_states(file, parts_->state, kept);
 }
 
 void Trainer::resume(const std::filesystem::path& file) {
-    const StateFile whole(file, parts_->state);
+    const StateFile whole(file, parts_->state, parts_->sums());
     const Safetensors& there = whole.tensors();
     for (const StoredTensor& t : parts_->state.layout().tensors()) {
         const HostTensor* saved = there.find(t.name);
-        if (saved->shape != t.shape) {  // a part of it would do for restore_state()
+        if (saved != nullptr && saved->shape != t.shape) {  // a part of it would do for restore_state()
             throw Error("state " + t.name + " is " + shape_text(t.shape) + ", the file has " + shape_text(saved->shape),
                         there.file());
         }
@@ -463,8 +502,7 @@ void Trainer::resume(const std::filesystem::path& file) {
         read.loss_scale = parts_->progress.loss_scale;
     }
     parts_->progress = read;
-    parts_->micro_batches = 0;
-    parts_->weights = parts_->losses = 0;
+    drop_micro_batches();
     parts_->alike = false;
 }
 

@@ -54,8 +54,9 @@ struct TrainingStep {
 class VKF_API Trainer {
 public:
     /// Adds gradients and updates to the graph, and compiles it. `parameters` are states: see
-    /// trainable(). The graph gets the symbol `step`, the outputs `loss` and `grad_norm`, and where
-    /// the loss is scaled the inputs `loss_scale`. States are zero at first: write them. Throws as
+    /// trainable(). The graph gets the symbol `step`, the outputs `loss` and `grad_norm`, where
+    /// the loss is scaled the inputs `loss_scale`, and with TrainerOptions::accumulates the symbol
+    /// `micro_batch`, the number of the run within its step. States are zero at first: write them. Throws as
     /// gradients() and update() do.
     Trainer(const Device& device, Graph& graph, Value loss, const std::vector<Value>& parameters,
             const TrainerOptions& options = {}, const Weights& weights = {});
@@ -79,7 +80,8 @@ public:
     ///
     /// Behind accumulate() the step is of all these micro-batches together: loss and gradients are
     /// the means, in which each counts by its weight, for example its number of labels. The same
-    /// holds for the ranks of TrainerOptions::communicator.
+    /// holds for the ranks of TrainerOptions::communicator. Where it throws, the micro-batches are
+    /// dropped: the step begins anew.
     TrainingStep take_step(float weight = 1.0f);
     /// Computes the gradients of a micro-batch, and keeps them for take_step(). Returns its loss.
     /// Throws Error where TrainerOptions::accumulates was not asked for, and for a weight that is
@@ -87,8 +89,9 @@ public:
     float accumulate(float weight = 1.0f);
 
     /// Writes all that resume() needs: parameters, moments, the number of the step. The file
-    /// appears whole or not at all. Throws Error between accumulate() and take_step(), whose
-    /// micro-batches it has no room for.
+    /// appears whole or not at all, and does for a run with TrainerOptions::accumulates and one
+    /// without. Throws Error between accumulate() and take_step(), whose micro-batches it has no
+    /// room for.
     void save(const std::filesystem::path& file);
     /// Goes on where save() was called, bit for bit. Throws Error naming the file where it is
     /// damaged or of other parameters; nothing has changed then. Where the device fails, or the
@@ -100,6 +103,8 @@ private:
     struct Parts;
     /// Throws where resume() has failed in the middle.
     void check_whole() const;
+    void drop_micro_batches() noexcept;
+    TrainingStep finish_step(float weight);
 
     std::unique_ptr<Parts> parts_;
 };

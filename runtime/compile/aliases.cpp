@@ -15,7 +15,7 @@ namespace {
 class Buffers {
 public:
     explicit Buffers(const std::vector<Words>& head) {
-        std::map<std::uint32_t, std::size_t> members, read_members;  // by struct
+        std::map<std::uint32_t, std::size_t> members, read_members, own_members;  // by struct
         std::map<std::uint32_t, std::uint32_t> pointees;
         for (const Words i : head) {
             const std::uint32_t op = op_of(i);
@@ -23,6 +23,8 @@ public:
                 decorations_[i[1]][i[2]] = i.size() > 3 ? i[3] : 0;
             } else if (op == kOpMemberDecorate && i[3] == kDecorationNonWritable) {
                 ++read_members[i[1]];
+            } else if (op == kOpMemberDecorate && i[3] == kDecorationRestrict) {
+                ++own_members[i[1]];
             } else if (op == kOpTypeStruct) {
                 members[i[1]] = i.size() - 2;
             } else if (op == kOpTypePointer) {
@@ -31,6 +33,9 @@ public:
                 const std::uint32_t block = pointees[i[1]];
                 variables_[i[2]] =
                     !has(i[2], kDecorationNonWritable) && (members[block] == 0 || read_members[block] < members[block]);
+                if (members[block] != 0 && own_members[block] == members[block]) {
+                    decorations_[i[2]][kDecorationRestrict] = 0;
+                }
             }
         }
     }

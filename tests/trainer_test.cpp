@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a Trainer does with micro-batches: draws, checkpoints, and steps that fail.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ops/ops.h"
+#include "tests/device.h"
+#include "tests/fixtures.h"
+#include "tests/ranks.h"
+#include "train/trainer.h"
+
+using namespace vkf;
+using namespace vkf::test;
+
+namespace {
+
+constexpr std::int64_t kWidth = 64;
+
+/// Draws w to the mean of x, of which a part may be dropped.
+class Drawn {
+public:
+    explicit Drawn(const TrainerOptions& options, float dropped = 0.0f)
+        : x_(graph_.input("x", {kWidth})),
+          w_(graph_.weight("w", {kWidth})),
+          trainer_(device(), graph_, loss(dropped), trainable(graph_), options) {}
+
+    Trainer& trainer() { return trainer_; }
+    void upload(float x) { trainer_.program().upload("x", std::vector<float>(kWidth, x)); }
+    std::vector<std::byte> w() { return trainer_.state().read("w"); }
+
+private:
+    Value loss(float dropped) {
+        const Value x = dropped > 0 ? dropout(x_, dropped, graph_.symbol("step", 1 << 30)) : x_;
+        const Value off = w_ + scale(x, -1.0f);
+        return sum(off * off);
+    }
+
+    Graph graph_;
+    Value x_, w_;
+    Trainer trainer_;
+};
+
+TrainerOptions options_of(bool accumulates, float learning_rate = 0.125f) {
+    return {.optimizer = Sgd{.learning_rate = learning_rate}, .accumulates = accumulates};
+}
+
+}  // namespace
+
+TEST_SUITE("trainer") {
+    TEST_CASE("trainer: dropout draws anew in each step, also where steps accumulate") {
+        std::vector<float> whole, parts;
+        for (const bool accumulates : {false, true}) {
+            Drawn drawn(options_of(accumulates, 0.0f), 0.5f);
+            for (int step = 0; step < 3; ++step) {
+                drawn.upload(1.0f);
+                (accumulates ? parts : whole).push_back(drawn.trainer().take_step().loss);
+            }
+        }
+        CHECK(whole == parts);
+        CHECK(whole[0] != whole[1]);
+        CHECK(whole[1] != whole[2]);
+    }
+
+    TEST_CASE("trainer: a run with micro-batches goes on from a checkpoint of one without, and back") {
+        const TemporaryFolder folder;
+        const std::filesystem::path file = folder.path() / "training.safetensors";
+        for (const bool first : {false, true}) {
+            TrainerOptions from = options_of(first), to = options_of(!first);
+            from.optimizer = to.optimizer = AdamW{.learning_rate = 0.1};
+            Drawn before(from), after(to);
+            before.upload(1.0f);
+            before.trainer().take_step();
+            before.trainer().save(file);
+            after.trainer().resume(file);
+            CHECK(after.trainer().step() == 1);
+            for (Drawn* d : {&before, &after}) {
+                d->upload(2.0f);
+                d->trainer().take_step();
+            }
+            CHECK(before.w() == after.w());
+        }
+    }
+
+    TEST_CASE("trainer: a step that fails behind its gradients leaves none of them to the next try") {
+        std::vector<std::vector<std::byte>> after(2);
+        const auto errors = on_ranks(2, [&](const std::shared_ptr<Communicator>& c) {
+            c->limit(60);
+            TrainerOptions options = options_of(true);
+            options.communicator = c;
+            Drawn drawn(options), never(options_of(false));
+            const auto r = static_cast<std::size_t>(c->rank());
+            drawn.upload(0.0f);
+            drawn.trainer().take_step();  // the ranks are alike from here on
+            drawn.upload(r == 0 ? 1000.0f : 0.0f);
+            if (r == 0) {
+                CHECK_THROWS_AS(drawn.trainer().take_step(), Error);
+            } else {  // the sum of weights as take_step() does it, and something else than the update
+                std::vector<float> weight(1);
+                c->all_reduce(weight);
+                std::vector<std::byte> other(3);
+                CHECK_THROWS_AS(c->broadcast(other), Error);
+            }
+            drawn.upload(r == 0 ? 1.0f : 3.0f);
+            drawn.trainer().take_step();
+            after[r] = drawn.w();
+            never.upload(2.0f);
+            never.trainer().take_step();
+            CHECK(after[r] == never.w());
+        });
+        CHECK(joined(errors) == "");
+        CHECK(after[0] == after[1]);
+    }
+
+    TEST_CASE("trainer: ranks whose weight decay or micro-batches differ are told so") {
+        for (const bool decay : {false, true}) {
+            const auto errors = on_ranks(2, [&](const std::shared_ptr<Communicator>& c) {
+                c->limit(60);
+                TrainerOptions options = options_of(!decay && c->rank() == 1);
+                options.communicator = c;
+                if (decay) {
+                    options.decay_to = [&](const std::string&) { return static_cast<float>(c->rank()); };
+                }
+                Drawn drawn(options);
+                drawn.upload(1.0f);
+                drawn.trainer().take_step();
+            });
+            CHECK(errors[0] == "rank 1: has another set of options than rank 0");
+        }
+    }
+}
