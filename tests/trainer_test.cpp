@@ -98,7 +98,8 @@ TEST_SUITE("trainer") {
             drawn.upload(r == 0 ? 1000.0f : 0.0f);
             if (r == 0) {
                 CHECK_THROWS_AS(drawn.trainer().take_step(), Error);
-            } else {  // the sum of weights as take_step() does it, and something else than the update
+            } else {
+                // the sum of weights as take_step() does it, and something else than the update
                 std::vector<float> weight(1);
                 c->all_reduce(weight);
                 std::vector<std::byte> other(3);

@@ -483,7 +483,8 @@ void Trainer::resume(const std::filesystem::path& file) {
     const Safetensors& there = whole.tensors();
     for (const StoredTensor& t : parts_->state.layout().tensors()) {
         const HostTensor* saved = there.find(t.name);
-        if (saved != nullptr && saved->shape != t.shape) {  // a part of it would do for restore_state()
+        // a part of it would do for restore_state()
+        if (saved != nullptr && saved->shape != t.shape) {
             throw Error("state " + t.name + " is " + shape_text(t.shape) + ", the file has " + shape_text(saved->shape),
                         there.file());
         }

@@ -56,8 +56,8 @@ public:
     /// Adds gradients and updates to the graph, and compiles it. `parameters` are states: see
     /// trainable(). The graph gets the symbol `step`, the outputs `loss` and `grad_norm`, where
     /// the loss is scaled the inputs `loss_scale`, and with TrainerOptions::accumulates the symbol
-    /// `micro_batch`, the number of the run within its step. States are zero at first: write them. Throws as
-    /// gradients() and update() do.
+    /// `micro_batch`, the number of the run within its step. States are zero at first: write them.
+    /// Throws as gradients() and update() do.
     Trainer(const Device& device, Graph& graph, Value loss, const std::vector<Value>& parameters,
             const TrainerOptions& options = {}, const Weights& weights = {});
     Trainer(Trainer&&) noexcept;

@@ -76,8 +76,9 @@ public:
     }
 
 private:
-    std::map<std::uint32_t, std::map<std::uint32_t, std::uint32_t>> decorations_;  ///< with the first operand
-    std::map<std::uint32_t, bool> variables_;                                      ///< whether they may be written
+    /// Of each id, with their first operands.
+    std::map<std::uint32_t, std::map<std::uint32_t, std::uint32_t>> decorations_;
+    std::map<std::uint32_t, bool> variables_;  ///< whether they may be written
 };
 
 }  // namespace
