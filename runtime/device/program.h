@@ -88,7 +88,8 @@ public:
     /// Capabilities::storage_alignment, in a buffer with VK_BUFFER_USAGE_STORAGE_BUFFER_BIT that
     /// outlives the program. Between recordings the scratch holds nothing of value, so the host may
     /// use it; what the host did there needs a dependency to COMPUTE_SHADER. Until a recording has
-    /// finished, segments included, nobody else may write there. `name` is ignored.
+    /// finished, segments included, nobody else may write there. `name` is ignored. Where
+    /// memory().scratch is 0, the buffer may be null.
     void allocate(const BufferRange& scratch);
 
     /// Records the whole program into the host's command buffer: begun, outside a render pass, of
