@@ -1108,7 +1108,7 @@ VKF_API vkf_result vkf_program_set_weights(vkf_program* program, const vkf_weigh
 VKF_API void vkf_program_destroy(vkf_program* program);
 VKF_API vkf_result vkf_program_memory(const vkf_program* program, vkf_memory_sizes* sizes);
 /// Makes what vkf_program_record() needs. `scratch` null: memory of ours; else
-/// vkf_memory_sizes::scratch bytes of the host's.
+/// vkf_memory_sizes::scratch bytes of the host's, whose buffer may be null where that is 0.
 VKF_API vkf_result vkf_program_allocate(vkf_program* program, const vkf_buffer_range* scratch);
 
 VKF_API vkf_result vkf_program_set(vkf_program* program, const char* symbol, int64_t value);

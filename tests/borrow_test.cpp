@@ -268,6 +268,19 @@ TEST_SUITE("borrow") {
         }
     }
 
+    TEST_CASE("borrow: explain() leaves open whether driver or host keep floats from being kept") {
+        const Host host;
+        const Device devices[] = {Device::borrow(host.handles()), Device::create({.minimum_profile = true})};
+        for (const Device& device : devices) {
+            Insides::core(device).capabilities.keeps_special_f32 = false;
+            Graph g;
+            g.output("y", scale(g.input("x", {3}), 2.0f));
+            const std::string said = device.compile(g).explain();
+            CHECK(contains(said, "not asked to keep NaN, infinities and -0.0"));
+            CHECK(contains(said, "or the host did not enable it") == (&device == devices));
+        }
+    }
+
     TEST_CASE("borrow: handles that are missing are an error") {
         Host host;
         for (const int missing : {0, 1, 2}) {

@@ -6,6 +6,8 @@
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
+#include <utility>
 
 #include "ops/ops.h"
 #include "tests/device.h"
@@ -275,6 +277,15 @@ TEST_SUITE("device") {
             CHECK(SmallModel::check(program, 9) == "");
         }
         CHECK(last_words(std::move(device)) == "");
+    }
+
+    TEST_CASE("device: there is always one, also behind a move") {
+        Device first = Device::create({.minimum_profile = true});
+        const Device second = std::move(first);
+        CHECK(first.capabilities().name == second.capabilities().name);
+        Device third = second;
+        first = std::move(third);
+        CHECK(third.capabilities().name == second.capabilities().name);
     }
 
     TEST_CASE("device: it lives as long as what was made from it") {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <iterator>
 
+#include "ops/ops.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
 #include "runtime/device/insides.h"
@@ -140,6 +141,34 @@ TEST_SUITE("embed") {
                            "its memory is there already"));
         }
         CHECK(vulkan.live_objects() == 0);
+        CHECK(host.messages().empty());
+    }
+
+    TEST_CASE("embed: a program without scratch takes none of the host's") {
+        Host host;
+        {
+            const Device device = Device::borrow(host.handles());
+            Graph g;
+            const Value x = g.input("x", {16});
+            g.output("y", x + x);
+            Program program = device.compile(g);
+            REQUIRE(program.memory().scratch == 0);
+            program.allocate(BufferRange{});
+            const std::vector<float> three(16, 3.0f);
+            program.upload("x", three);
+            program.run();
+            CHECK(program.download("y") == std::vector<float>(16, 6.0f));
+            const Host::Buffer in = host.make_buffer(64), out = host.make_buffer(64);
+            std::memcpy(in.mapped, three.data(), 64);
+            const BufferRange ranges[] = {{"x", in.buffer, 0, 64}, {"y", out.buffer, 0, 64}};
+            VkCommandBuffer commands = host.begin();
+            CHECK(text(program.record(commands, ranges, {})) == "");
+            host.submit(commands);
+            host.wait_idle();
+            float last = 0;
+            std::memcpy(&last, out.mapped + 60, sizeof(last));
+            CHECK(last == 6.0f);
+        }
         CHECK(host.messages().empty());
     }
 

@@ -18,6 +18,7 @@
 #include "tests/device.h"
 #include "tests/fake_vulkan.h"
 #include "tests/fixtures.h"
+#include "tests/host.h"
 #include "tests/op_check.h"
 
 namespace vkf::test {
@@ -305,6 +306,44 @@ TEST_SUITE("faults") {
                 CHECK(contains(message_of([&] { program.download("y"); }), "no run has finished") == begun);
             }
             CHECK(vulkan.live_objects() == 0);
+        }
+    }
+
+    TEST_CASE("faults: a lost device takes nothing into memory that the host sees, either") {
+        const Environment no_validation("VKFORMER_VALIDATION", "0");
+        const Host host;
+        BorrowedDevice handles = host.handles();
+        handles.host_submits = true;
+        for (const Device& device : {Device::create({.minimum_profile = true}), Device::borrow(handles)}) {
+            const bool own = !Insides::core(device).deferred;
+            CAPTURE(own);
+            Graph g;
+            g.output("y", g.state("s", {300}) * g.input("x", {300}));
+            State state = device.make_state({&g});
+            Program program = device.compile(g, {}, {.state = state});
+            program.allocate();
+            const std::vector<float> ones(300, 1.0f);
+            const auto bytes = std::as_bytes(std::span(ones));
+            DeviceTensor tensor;
+            if (own) {
+                tensor = device.make_tensor({300});
+                program.upload("x", ones);
+                program.run();
+            }
+            const std::uint64_t pending = device.pending_uploads();
+            Insides::core(device).lost = true;
+            std::vector<std::function<void()>> calls{[&] { state.write("s", bytes); }, [&] { state.clear(); },
+                                                     [&] { program.allocate(); },
+                                                     [&] { device.load(std::span<const HostTensor>()); }};
+            if (own) {
+                calls.insert(calls.end(), {[&] { tensor.write(bytes); }, [&] { program.upload("x", ones); },
+                                           [&] { program.bind("x", tensor); }, [&] { program.bind("x", {}); }});
+            }
+            for (std::size_t i = 0; i < calls.size(); ++i) {
+                CAPTURE(i);
+                CHECK(contains(message_of(calls[i]), "was lost; make a new Device"));
+            }
+            CHECK(device.pending_uploads() == pending);
         }
     }
 

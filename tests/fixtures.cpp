@@ -73,7 +73,7 @@ std::vector<std::string> TemporaryFolder::files() const {
 
 std::string last_words(Device&& device) {
     const std::shared_ptr<InstanceCore> instance = Insides::core(device).instance;
-    { const Device gone = std::move(device); }
+    Insides::take_core(device).reset();
     const std::scoped_lock lock(instance->log.mutex);
     std::string words;
     for (const std::string& message : instance->log.messages) {

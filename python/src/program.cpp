@@ -312,7 +312,7 @@ void bind_program(nb::module_& m) {
             "sizes"_a = std::map<std::string, std::int64_t>(), "The cost of the whole program at these sizes.")
         .def(
             "finished", [](P& p, std::uint32_t slot) { p.get().finished(slot); }, "slot"_a,
-            "Tells a checked program that the slot's last recording has finished or was dropped.")
+            "Tells that the slot's last recording has finished or was dropped; segments that are left are given up.")
         .def_prop_ro(
             "arithmetic", [](const P& p) { return p.get().arithmetic(); }, "What came of `arithmetic`.")
         .def(

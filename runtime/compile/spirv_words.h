@@ -138,7 +138,10 @@ enum : std::uint32_t {
     kOpCooperativeMatrixConvert = 5293,
     kOpCooperativeMatrixReduce = 5366,
     kOpCooperativeMatrixPerElementOp = 5369,
+    kOpAtomicFMin = 5614,
+    kOpAtomicFMax = 5615,
     kOpDecorateString = 5632,
+    kOpAtomicFAdd = 6035,
     kDecorationSpecId = 1,
     kDecorationRowMajor = 4,
     kDecorationArrayStride = 6,
@@ -192,6 +195,7 @@ inline constexpr std::size_t kHeaderWords = 5, kHeaderBound = 3;
 inline constexpr std::uint32_t kMostIds = 4194303;
 inline constexpr std::uint32_t kLoopControlNone = 0, kLoopControlUnroll = 1, kLoopControlDontUnroll = 2;
 inline constexpr std::uint32_t kFunctionControlDontInline = 2;
+inline constexpr std::uint32_t kScopeDevice = 1, kScopeWorkgroup = 2;
 
 /// The first word of an instruction.
 inline std::uint32_t head(std::uint32_t op, std::size_t words) { return static_cast<std::uint32_t>(words) << 16 | op; }

@@ -46,6 +46,7 @@ void ProgramCore::bind(std::string_view name, const DeviceTensor& tensor) {
         }
     }
     finish_run();  // which may still use what was bound
+    device->check_alive();
     run_sets.forget_views();
     for (InputState& input : inputs) {
         if (input.storage == id) {

@@ -51,6 +51,9 @@ struct DeviceMemory {
 /// the last object made from it.
 class VKF_API Device {
 public:
+    Device(const Device&) = default;  // and no moves: there is always a device
+    Device& operator=(const Device&) = default;
+
     /// Lists every usable device (Vulkan 1.1, a compute queue), in the loader's order. `broken`
     /// gets a text for each whose driver could not be asked what it can do. Throws when there is no
     /// Vulkan at all, or none is usable and at least one could not be asked; then `broken` is left

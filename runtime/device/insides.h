@@ -19,6 +19,11 @@ struct Insides {
     static const auto& shared_core(const T& object) noexcept {
         return object.core_;
     }
+    /// Takes a device's core out of it; the device can only be destroyed from then on.
+    template <class T>
+    static auto take_core(T& object) noexcept {
+        return std::move(object.core_);
+    }
     /// The TensorStore of Weights or of a State; null where there is none.
     template <class T>
     static const auto& store(const T& object) noexcept {

@@ -240,7 +240,9 @@ void Block::release() noexcept {
 
 Uploader::Uploader(std::shared_ptr<DeviceCore> core, std::uint64_t bytes)
     : core_(std::move(core)),
-      staging_bytes_(std::max<std::uint64_t>(std::min(core_->options.staging_bytes, bytes), 4)) {}
+      staging_bytes_(std::max<std::uint64_t>(std::min(core_->options.staging_bytes, bytes), 4)) {
+    core_->check_alive();  // memory that is mapped would take the bytes
+}
 
 Uploader::~Uploader() {
     if (pool_ && !core_->given_up) {

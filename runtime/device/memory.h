@@ -97,7 +97,8 @@ private:
 /// what was not submitted. Where the host submits, the copies are noted for record_upload().
 class Uploader {
 public:
-    /// `bytes` will be written in all: the staging block is no larger.
+    /// `bytes` will be written in all: the staging block is no larger. Throws where the device was
+    /// lost.
     Uploader(std::shared_ptr<DeviceCore> core, std::uint64_t bytes);
     ~Uploader();
     Uploader(const Uploader&) = delete;

@@ -11,6 +11,7 @@
 #include "runtime/base/cache_folder.h"
 #include "runtime/base/read_file.h"
 #include "runtime/compile/aliases.h"
+#include "runtime/compile/atomic_scopes.h"
 #include "runtime/compile/divisions.h"
 #include "runtime/compile/float_modes.h"
 #include "runtime/compile/inline_calls.h"
@@ -254,8 +255,8 @@ PipelineStore::Built PipelineStore::build(const KernelUse& use) {
                     "shader " + name);
     }
     // frozen here and not by the driver: some optimise before they look at specialization constants
-    std::vector<std::uint32_t> code = shift_for_divisions(
-        promote_variables(inline_calls(prune(specialize(whole, kernel.constants.values(), kernel.shader->constant)))));
+    std::vector<std::uint32_t> code = narrow_atomics(shift_for_divisions(
+        promote_variables(inline_calls(prune(specialize(whole, kernel.constants.values(), kernel.shader->constant))))));
     keep_loops(code, kernel.loops);
     ask_for_float_modes(code, caps);
     if (caps.matrix_elements) {

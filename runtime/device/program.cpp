@@ -211,7 +211,7 @@ void Program::set_weights(const Weights& weights) {
 void Program::allocate() { core_->allocate_for_host(); }
 
 void Program::allocate(const BufferRange& scratch) {
-    if (!scratch.buffer) {
+    if (!scratch.buffer && core_->plan.memory.scratch != 0) {
         throw Error("scratch was given without a buffer", core_->options.name);
     }
     core_->allocate_for_host(scratch);

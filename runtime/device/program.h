@@ -88,7 +88,8 @@ public:
     /// Capabilities::storage_alignment, in a buffer with VK_BUFFER_USAGE_STORAGE_BUFFER_BIT that
     /// outlives the program. Between recordings the scratch holds nothing of value, so the host may
     /// use it; what the host did there needs a dependency to COMPUTE_SHADER. Until a recording has
-    /// finished, segments included, nobody else may write there. `name` is ignored.
+    /// finished, segments included, nobody else may write there. `name` is ignored. Where
+    /// memory().scratch is 0, the buffer may be null.
     void allocate(const BufferRange& scratch);
 
     /// Records the whole program into the host's command buffer: begun, outside a render pass, of
@@ -129,13 +130,15 @@ public:
     /// `budget` (operations plus bytes, see cost()) is used up; it records at least one work group.
     /// Submit the command buffers in order to one queue. The result equals that of record(), bit
     /// for bit. The bound ranges are in use until the segment with `last` has finished. Until it is
-    /// recorded, do not record another slot of this program, or another program with its State or
-    /// scratch. A begin() or record() of the slot gives up what is left.
+    /// recorded, do not record another slot of this program, nor record or run another program with
+    /// its State or scratch; run() and submit() of this one throw. A begin(), record() or
+    /// finished() of the slot gives up what is left.
     Status begin(const Recording& recording) noexcept;
     Status record_segment(VkCommandBuffer commands, double budget, Segment& segment, std::uint32_t slot = 0) noexcept;
     /// The cost of the whole program at these sizes.
     Cost cost(std::span<const SizeSetting> sizes = {}) const;
-    /// Tells a checked program that the slot's last recording has finished or was dropped.
+    /// Tells that the slot's last recording has finished or was dropped, which a checked program
+    /// wants to know. Segments that are left to record are given up.
     void finished(std::uint32_t slot) noexcept;
 
     /// Says what came of CompileOptions::arithmetic: what products and fused attention compute

@@ -103,6 +103,7 @@ void ProgramCore::place_storages(const BufferRange& host_scratch) {
 }
 
 void ProgramCore::allocate(const BufferRange& host_scratch) {
+    device->check_alive();
     if (allocated) {
         if (host_scratch.buffer) {
             throw Error("its memory is there already: scratch of the host's must come before", options.name);
@@ -126,7 +127,6 @@ void ProgramCore::allocate(const BufferRange& host_scratch) {
                         plan.weights.front().name + " among them: set_weights() must come before",
                     options.name);
     }
-    device->check_alive();
     if (!state && plan.memory.state != 0) {
         state = Insides::make<State>(make_state_store(device, plan.storages));
     }

@@ -142,6 +142,9 @@ Status Program::record_segment(VkCommandBuffer commands, double budget, Segment&
 void Program::finished(std::uint32_t slot) noexcept {
     if (core_ && slot < core_->record_scratch.size()) {
         core_->record_scratch[slot].in_use = false;
+        core_->record_scratch[slot].bound = false;
+        std::uint32_t left = slot;
+        core_->segmented.compare_exchange_strong(left, ProgramCore::kNoSlot);
     }
 }
 

@@ -134,13 +134,15 @@ std::string Program::explain() const {
         out += format("memory: %llu bytes of this device's lie in the host's memory, for its own gave no room: slow\n",
                       static_cast<unsigned long long>(outside));
     }
+    const std::string not_asked = core_->device->owned ? ", for it does not offer it\n"
+                                                       : ": it does not offer it, or the host did not enable it\n";
     if (!caps.keeps_special_f32) {
-        out += "floats: this driver was not asked to keep NaN, infinities and -0.0, for it does not offer it\n";
+        out += "floats: this driver was not asked to keep NaN, infinities and -0.0" + not_asked;
     }
     const bool halves = std::any_of(plan.storages.begin(), plan.storages.end(),
                                     [](const StorageInfo& s) { return s.type == WeightType::f16; });
     if (halves && !caps.keeps_subnormal_f16) {
-        out += "floats: this driver was not asked to keep f16 below 2^-14, for it does not offer it\n";
+        out += "floats: this driver was not asked to keep f16 below 2^-14" + not_asked;
     }
     if (plan.memory.exchanged != 0) {
         out +=

@@ -67,7 +67,7 @@ constexpr OptionalPart kFeatures[] = {
     {"VkPhysicalDeviceVulkanMemoryModelFeatures::vulkanMemoryModel", &Capabilities::cooperative_matrix, false,
      kMatricesNeed},
     {"VkPhysicalDeviceVulkanMemoryModelFeatures::vulkanMemoryModelDeviceScope", &Capabilities::cooperative_matrix,
-     false, "with vulkanMemoryModel, all kernels with atomics need it"},
+     false, "with vulkanMemoryModel, kernels of your own with atomics on buffers need it"},
     {"VkPhysicalDeviceShaderIntegerDotProductFeatures::shaderIntegerDotProduct", &Capabilities::integer_dot, false,
      kDotBuys},
     {"VkPhysicalDeviceTimelineSemaphoreFeatures::timelineSemaphore", &Capabilities::timeline_semaphore, false,

@@ -30,7 +30,9 @@ public:
     std::vector<const char*> extensions(bool wished = true) const;
     /// Feature structs to chain in VkDeviceCreateInfo::pNext, ending in `next`; they live in this
     /// object. The first is a VkPhysicalDeviceFeatures2, so pEnabledFeatures stays null. A host
-    /// with a chain of its own sets the members list() names.
+    /// with a chain of its own sets the members list() names; in VkPhysicalDeviceVulkan11Features
+    /// to VkPhysicalDeviceVulkan13Features, which Vulkan does not allow beside these structs, those
+    /// of the same names.
     const void* features(const void* next = nullptr);
     /// A line for each, for people.
     std::string str() const;

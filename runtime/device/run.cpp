@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <string>
 
 #include "runtime/device/barrier.h"
 #include "runtime/device/program_core.h"
@@ -221,10 +222,15 @@ Ticket ProgramCore::submit(bool ticket) {
     for (const StorageInfo& s : plan.storages) {
         refuse_image(s);
     }
-    if (!record_scratch.empty() && (record_scratch[0].bound || record_scratch[0].in_use)) {
-        throw Error(record_scratch[0].bound ? "run() takes slot 0, of which segments are left to record"
-                                            : "run() takes slot 0, whose recording was not told to have finished",
-                    options.name);
+    for (std::size_t slot = 0; slot < record_scratch.size(); ++slot) {
+        if (record_scratch[slot].bound) {  // their scratch and state are those of a run
+            throw Error("run() would spoil the recording of slot " + std::to_string(slot) +
+                            ", of which segments are left to record",
+                        options.name);
+        }
+    }
+    if (!record_scratch.empty() && record_scratch[0].in_use) {
+        throw Error("run() takes slot 0, whose recording was not told to have finished", options.name);
     }
     check_bound();
     for (const InputState& input : inputs) {

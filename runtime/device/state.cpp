@@ -44,6 +44,7 @@ void State::clear() {
     }
     // The zeros come in order with what the host records, wherever the memory is.
     if (const auto& deferred = store_->core->deferred) {
+        store_->core->check_alive();
         for (const Block& b : store_->blocks) {
             deferred->zero(b.buffer(), 0, b.bytes());
         }
