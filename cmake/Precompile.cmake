@@ -42,8 +42,11 @@ endfunction()
 
 # vkformer_precompile_program(target): the same, compiled once for all programs together. What reads
 # options and JSON stays out: with GCC it costs those that do not use it more than it saves the
-# others.
+# others. Sanitizers see as much in code that is compiled as written, in a third of the time.
 function(vkformer_precompile_program target)
+    if(VKFORMER_SANITIZE)
+        target_compile_options(${target} PRIVATE -O0)
+    endif()
     if(NOT VKFORMER_PRECOMPILE)
         return()
     endif()
@@ -52,6 +55,9 @@ function(vkformer_precompile_program target)
         add_library(program_headers OBJECT "${CMAKE_CURRENT_BINARY_DIR}/program_headers.cpp")
         if(NOT WIN32)  # as programs are compiled, and objects that may go into a library are not
             target_compile_options(program_headers PRIVATE -fPIE)
+        endif()
+        if(VKFORMER_SANITIZE)
+            target_compile_options(program_headers PRIVATE -O0)
         endif()
         vkformer_precompile(program_headers)
     endif()

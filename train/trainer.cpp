@@ -53,7 +53,7 @@ std::string exact(double number) {
 }
 
 /// What ranks must have alike for their parameters to stay so.
-std::string described(const TrainerOptions& o, const std::vector<std::string>& parameters) {
+std::string described(const TrainerOptions& o, const std::vector<float>& decay_to) {
     std::string text = std::string(o.accumulates ? "accumulates, " : "") + "max_norm " + exact(o.max_norm) +
                        ", loss_scale " + exact(o.loss_scale) + ", schedule " +
                        std::to_string(static_cast<int>(o.schedule.kind)) + " " + std::to_string(o.schedule.warmup) +
@@ -63,8 +63,8 @@ std::string described(const TrainerOptions& o, const std::vector<std::string>& p
             text += " " + exact(n);
         }
     };
-    for (const std::string& name : parameters) {
-        add({o.decay_to ? o.decay_to(name) : 0.0});
+    for (const float number : decay_to) {
+        add({number});
     }
     if (const auto* adam = std::get_if<AdamW>(&o.optimizer)) {
         text += ", AdamW";
@@ -79,22 +79,30 @@ std::string described(const TrainerOptions& o, const std::vector<std::string>& p
 
 bool is_scaled(const TrainerOptions& options) { return options.loss_scale != 0.0f; }
 
+/// What each parameter is drawn to.
+std::vector<float> decays(const std::vector<Value>& parameters, const TrainerOptions& options) {
+    std::vector<float> out;
+    for (const Value& p : parameters) {
+        out.push_back(options.decay_to ? options.decay_to(parameter_name(p)) : 0.0f);
+        if (!std::isfinite(out.back())) {
+            throw Error("decay_to of " + p.str() + " is not finite", kTrainer);
+        }
+    }
+    return out;
+}
+
 /// Updates parameters that are drawn to the same number together.
 void add_updates(const std::vector<Value>& parameters, const std::vector<Value>& gradients, const Value& scale,
-                 Dim step, const TrainerOptions& options) {
+                 Dim step, const TrainerOptions& options, const std::vector<float>& decay_to) {
     std::map<float, std::pair<std::vector<Value>, std::vector<Value>>> groups;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-        const float decay_to = options.decay_to ? options.decay_to(parameter_name(parameters[i])) : 0.0f;
-        if (!std::isfinite(decay_to)) {
-            throw Error("decay_to of " + parameters[i].str() + " is not finite", kTrainer);
-        }
-        auto& [members, found] = groups[decay_to];
+        auto& [members, found] = groups[decay_to[i]];
         members.push_back(parameters[i]);
         found.push_back(gradients[i]);
     }
-    for (const auto& [decay_to, group] : groups) {
+    for (const auto& [drawn_to, group] : groups) {
         const UpdateOptions o{
-            .step = step, .schedule = options.schedule, .gradient_scale = scale, .decay_to = decay_to};
+            .step = step, .schedule = options.schedule, .gradient_scale = scale, .decay_to = drawn_to};
         std::visit([&, &members = group.first,
                     &found = group.second](const auto& optimizer) { update(members, found, optimizer, o); },
                    options.optimizer);
@@ -103,10 +111,10 @@ void add_updates(const std::vector<Value>& parameters, const std::vector<Value>&
 
 /// Adds clipping and updates to a graph. `divisor` is what the gradients count too much by.
 void add_step(Graph& graph, const std::vector<Value>& parameters, const std::vector<Value>& found, Value divisor,
-              const TrainerOptions& options) {
+              const TrainerOptions& options, const std::vector<float>& decay_to) {
     const float max_norm = options.max_norm == 0.0f ? std::numeric_limits<float>::max() : options.max_norm;
     const ClippedNorm clipped = clip_grad_norm(found, max_norm, divisor);
-    add_updates(parameters, found, clipped.scale, graph.symbol("step", kMostSteps), options);
+    add_updates(parameters, found, clipped.scale, graph.symbol("step", kMostSteps), options, decay_to);
     graph.output("grad_norm", clipped.norm);
     graph.state(kProgress, {3}, DType::i32);
 }
@@ -154,7 +162,7 @@ std::vector<Value> summed_over_ranks(const std::vector<Value>& gradients) {
 
 /// Completes the graph of a loss, and describes the updates in `updates` where these are apart.
 void complete(Graph& graph, Value loss, const std::vector<Value>& parameters, const TrainerOptions& options,
-              Graph* updates) {
+              const std::vector<float>& decay_to, Graph* updates) {
     if (parameters.empty()) {
         throw Error("there is no parameter to train", kTrainer);
     }
@@ -169,7 +177,7 @@ void complete(Graph& graph, Value loss, const std::vector<Value>& parameters, co
     graph.output("loss", loss);
     if (updates == nullptr) {
         add_step(graph, parameters, ranks ? summed_over_ranks(found) : found,
-                 ranks ? graph.input("divisor", {1}) : loss_scale, options);
+                 ranks ? graph.input("divisor", {1}) : loss_scale, options, decay_to);
         return;
     }
     std::vector<Value> sums, updated, sums_there;
@@ -180,7 +188,7 @@ void complete(Graph& graph, Value loss, const std::vector<Value>& parameters, co
     }
     accumulate(sums, found, graph.symbol("micro_batch", kMostSteps));
     add_step(*updates, updated, ranks ? summed_over_ranks(sums_there) : sums_there, updates->input("divisor", {1}),
-             options);
+             options, decay_to);
 }
 
 }  // namespace
@@ -362,7 +370,8 @@ Trainer::Trainer(const Device& device, Graph& graph, Value loss, const std::vect
         throw Error("loss_scale = " + std::to_string(options.loss_scale) + " is negative or not finite", kTrainer);
     }
     const bool apart = options.accumulates;
-    complete(graph, loss, parameters, options, apart ? &parts_->update_graph : nullptr);
+    const std::vector<float> decay_to = decays(parameters, options);
+    complete(graph, loss, parameters, options, decay_to, apart ? &parts_->update_graph : nullptr);
     for (const Value& parameter : parameters) {
         parts_->names.push_back(parameter_name(parameter));
     }
@@ -376,7 +385,7 @@ Trainer::Trainer(const Device& device, Graph& graph, Value loss, const std::vect
     parts_->accumulates = options.accumulates;
     parts_->communicator = options.communicator;
     parts_->described = described(parameters);
-    parts_->settings = described(options, parts_->names);
+    parts_->settings = described(options, decay_to);
     parts_->progress.loss_scale = options.loss_scale;
     parts_->state = apart ? device.make_state({&graph, &parts_->update_graph}) : device.make_state({&graph});
     CompileOptions compile{.name = "training step"};
