@@ -156,12 +156,15 @@ LoadedCase::LoadedCase(const Device& device, Case given) : given_case(std::move(
     }
 }
 
-std::optional<Plan> LoadedCase::plan(const Capabilities& capabilities) const {
+std::optional<Plan> LoadedCase::plan(const Capabilities& capabilities, std::string* why) const {
     try {
         Plan plan = make_plan(*given_case.graph, capabilities, weights.layout(), {.arithmetic = given_case.arithmetic});
         plan.source.reset();
         return plan;
-    } catch (const Error&) {
+    } catch (const Error& e) {
+        if (why) {
+            *why = e.what();
+        }
         return std::nullopt;
     }
 }

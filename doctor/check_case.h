@@ -24,8 +24,9 @@ struct LoadedCase {
     LoadedCase(const Device& device, Case given);
 
     /// Planned for these capabilities, with a plan that is not made again where a driver refuses a
-    /// kernel; nothing where an op refuses it: it cannot be there what VKFORMER_VARIANT asks for.
-    std::optional<Plan> plan(const Capabilities& capabilities) const;
+    /// kernel; nothing where an op refuses it, which `why` says then: it cannot be there what
+    /// VKFORMER_VARIANT or VKFORMER_TUNING asks for.
+    std::optional<Plan> plan(const Capabilities& capabilities, std::string* why = nullptr) const;
 
     Case given_case;
     Weights weights;

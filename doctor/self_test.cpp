@@ -58,6 +58,8 @@ public:
                 }
                 // last, since what it takes may be refused
                 report_.floats.f16_denormals = !over() && keeps_subnormal_f16();
+            } else {
+                report_.complete = false;
             }
         } catch (const Error& e) {
             if (!is_lost(e)) {
@@ -200,7 +202,12 @@ private:
         std::vector<std::vector<LeftOut>> waiting{core_.left_out()};
         for (std::size_t i = 0; i < waiting.size() && !over(); ++i) {
             const std::vector<LeftOut> without = core_.left_out_since.behind(waiting[i]);
-            std::optional<Plan> plan = loaded.plan(capabilities(without));
+            std::string why;
+            std::optional<Plan> plan = loaded.plan(capabilities(without), &why);
+            if (!plan && i == 0) {  // what programs would take
+                add({.kernel = "plan", .what = maker.what, .problem = "cannot be planned: " + why, .chosen = true});
+                report_.verdict = Verdict::unusable;
+            }
             if (!plan || !is_new(*plan, loaded, seen)) {
                 continue;
             }

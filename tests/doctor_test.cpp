@@ -8,6 +8,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "doctor/check_case.h"
 #include "ops/lanes.h"
 #include "ops/ops.h"
 #include "tests/believed.h"
@@ -103,6 +104,41 @@ TEST_SUITE("doctor") {
         CHECK(device().left_out().empty());
     }
 
+    TEST_CASE("self-test: what cannot be planned is told, and not healthy") {
+        const DoctorByFile by_file;
+        {
+            const Environment wrong("VKFORMER_TUNING", "matmul_rows=7");
+            const SelfTest test = Device::create().self_test({.repeats = 1});
+            CHECK(test.verdict == Verdict::unusable);
+            const std::vector<std::string> found = problems(test);
+            REQUIRE_FALSE(found.empty());
+            for (const std::string& problem : found) {
+                CHECK_MESSAGE(problem.starts_with("plan, "), problem);
+                CHECK_MESSAGE(contains(problem, ": cannot be planned: "), problem);
+            }
+        }
+    }
+
+    TEST_CASE("self-test: every case of the long form is right with what the device chooses") {
+        for (const auto& cases :
+             {doctor::product_cases(), doctor::row_cases(), doctor::attention_cases(), doctor::gradient_cases()}) {
+            for (const doctor::CaseMaker& maker : cases) {
+                if (!maker.thorough) {  // those are the short form's
+                    continue;
+                }
+                const std::string what = maker.what;
+                CAPTURE(what);
+                const doctor::LoadedCase loaded(device(), maker.make());
+                std::string why;
+                std::optional<Plan> plan = loaded.plan(device().capabilities(), &why);
+                CHECK(why == "");
+                if (plan) {
+                    CHECK(doctor::check_case(device(), loaded, std::move(*plan), 1).problem == "");
+                }
+            }
+        }
+    }
+
     TEST_CASE("self-test: ends in time") {
         const SelfTest test = device().self_test({.thorough = true, .repeats = 1, .seconds = 1e-9, .progress = {}});
         CHECK_FALSE(test.complete);
@@ -171,6 +207,7 @@ TEST_SUITE("doctor") {
         liar.drop();
         const SelfTest test = device.self_test();
         CHECK(test.verdict == Verdict::unusable);
+        CHECK_FALSE(test.complete);
         REQUIRE(problems(test).size() == 1);
         CHECK(contains(problems(test)[0], "submission, work that is reported as done: "));
         CHECK(contains(problems(test)[0], "was taken with VK_SUCCESS and did not run"));

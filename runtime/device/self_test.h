@@ -50,7 +50,7 @@ struct SelfTest {
     std::vector<LeftOut> left_out;  ///< kernels that failed and that others stand in for
     FloatFacts floats;
     /// false: SelfTestOptions::seconds were over, memory was short for a check, which its problem
-    /// says, or the device was lost
+    /// says, or the device was lost or drops work
     bool complete = true;
     Verdict verdict = Verdict::healthy;
 };
