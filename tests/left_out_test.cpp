@@ -14,6 +14,7 @@
 #include "ops/ops.h"
 #include "runtime/base/map_file.h"
 #include "runtime/compile/plan.h"
+#include "runtime/device/tuning.h"
 #include "tests/believed.h"
 #include "tests/fake_vulkan.h"
 #include "tests/fixtures.h"
@@ -416,6 +417,46 @@ TEST_SUITE("left out") {
         CHECK_FALSE(std::filesystem::exists(file));
         CHECK(Device::create(options).left_out().empty());
         CHECK(save_left_out(after, {}) == file);
+    }
+
+    TEST_CASE("left out: of two devices of one model each has its own list, and the cache is for both") {
+        const LeftOutByFile by_file;
+        const Environment none("VKFORMER_PIPELINE_CACHE", std::nullopt);
+        const TemporaryFolder folder;
+        fake::Vulkan vulkan;
+        std::uint8_t number = 1;
+        vulkan.vkGetPhysicalDeviceProperties2.instead = [&](VkPhysicalDevice device, VkPhysicalDeviceProperties2* out) {
+            vulkan.vkGetPhysicalDeviceProperties2.real(device, out);
+            auto* ids = static_cast<VkPhysicalDeviceIDProperties*>(out->pNext);
+            if (ids && ids->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES) {
+                ids->deviceUUID[15] = number;
+            }
+        };
+        const DeviceOptions options{.cache_folder = folder.path(), .get_instance_proc_addr = vulkan.entry()};
+        const Device first = Device::create(options);
+        const std::vector<LeftOut> list{{"matmul", "why not"}};
+        save_left_out(first, list);
+        number = 2;
+        const Device second = Device::create(options);
+        CHECK(second.left_out().empty());
+        CHECK(left_out_file(second) != left_out_file(first));
+        CHECK(save_tuning(second, "matmul_rows=8") == save_tuning(first, "matmul_rows=8"));
+        number = 1;
+        CHECK(Device::create(options).left_out() == list);
+    }
+
+    TEST_CASE("left out: a list that would not be read again is refused") {
+        const LeftOutByFile by_file;
+        const TemporaryFolder folder;
+        const DeviceOptions options{.cache_folder = folder.path()};
+        const Device device = Device::create(options);
+        const std::size_t others = std::string_view("vkformer left out 1\nmatmul \n").size();
+        std::vector<LeftOut> list{{"matmul", std::string((1 << 16) - others, 'x')}};
+        save_left_out(device, list);
+        CHECK(Device::create(options).left_out() == list);
+        list[0].why += 'x';
+        CHECK(contains(error_of([&] { save_left_out(device, list); }), "at most 65536 bytes, not 65537"));
+        CHECK(Device::create(options).left_out().size() == 1);  // the one before
     }
 
     TEST_CASE("left out: a file that is damaged, or of another version, is not used") {

@@ -139,7 +139,10 @@ std::shared_ptr<DeviceCore> finish(std::shared_ptr<DeviceCore> core, const Devic
     core->tells_budgets = has_extension(core->instance->api, core->physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
     const auto folder = options.cache_folder.empty() ? cache_folder() : options.cache_folder;
     find_tuning(core->capabilities, options, folder);
-    find_left_out(core->capabilities, options, folder);
+    const auto ids = properties_of<VkPhysicalDeviceIDProperties>(core->instance->api, core->physical,
+                                                                 VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES);
+    std::copy(std::begin(ids.deviceUUID), std::end(ids.deviceUUID), core->uuid.begin());
+    find_left_out(core->capabilities, options, folder, core->uuid);
     std::filesystem::path file;
     if (environment("VKFORMER_PIPELINE_CACHE") != "0") {
         file = folder.empty() ? folder : folder / cache_file_name(core->capabilities);

@@ -9,8 +9,9 @@
 namespace vkf {
 
 std::filesystem::path left_out_file(const Device& device) {
-    const DeviceOptions& options = Insides::core(device).options;
-    return left_out_path(options.cache_folder.empty() ? cache_folder() : options.cache_folder, device.capabilities());
+    const DeviceCore& core = Insides::core(device);
+    const std::filesystem::path& asked = core.options.cache_folder;
+    return left_out_path(asked.empty() ? cache_folder() : asked, device.capabilities(), core.uuid);
 }
 
 std::filesystem::path save_left_out(const Device& device, std::span<const LeftOut> kernels) {

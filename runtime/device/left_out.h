@@ -17,7 +17,8 @@ VKF_API std::filesystem::path left_out_file(const Device& device);
 
 /// Keeps a list for every Device that is made of this device later, with the same driver and cache
 /// folder. An empty list removes the file. Returns the file's path. Throws Error naming the file
-/// where it cannot be written, and for a name or reason that a line of it cannot hold.
+/// where it cannot be written or would have more than 64 KiB, and for a name or reason that a line
+/// of it cannot hold.
 VKF_API std::filesystem::path save_left_out(const Device& device, std::span<const LeftOut> kernels);
 
 }  // namespace vkf

@@ -49,13 +49,15 @@ std::vector<LeftOut> lines(std::string_view text) {
 
 }  // namespace
 
-std::filesystem::path left_out_path(const std::filesystem::path& folder, const Capabilities& device) {
+std::filesystem::path left_out_path(const std::filesystem::path& folder, const Capabilities& device,
+                                    const DeviceUuid& uuid) {
     return folder.empty() ? folder
-                          : (folder / cache_file_name(device))
+                          : (folder / cache_file_name(device, uuid))
                                 .replace_extension(device.minimum_profile ? ".minimum.left_out" : ".left_out");
 }
 
-void find_left_out(Capabilities& capabilities, const DeviceOptions& options, const std::filesystem::path& folder) {
+void find_left_out(Capabilities& capabilities, const DeviceOptions& options, const std::filesystem::path& folder,
+                   const DeviceUuid& uuid) {
     const char* variable = std::getenv("VKFORMER_LEAVE_OUT");
     const bool by_variable = variable && *variable != 0;
     if (const std::string asked = by_variable ? variable : options.leave_out; !asked.empty()) {
@@ -64,7 +66,7 @@ void find_left_out(Capabilities& capabilities, const DeviceOptions& options, con
         }
         return;
     }
-    const std::filesystem::path path = left_out_path(folder, capabilities);
+    const std::filesystem::path path = left_out_path(folder, capabilities, uuid);
     if (path.empty()) {
         return;
     }
@@ -84,7 +86,13 @@ void write_left_out(const std::filesystem::path& path, std::span<const LeftOut> 
         }
         text += k.kernel + " " + k.why + "\n";
     }
-    write_whole_file(path, text.empty() ? text : std::string(kLeftOutFirstLine) + text);
+    text = text.empty() ? text : std::string(kLeftOutFirstLine) + text;
+    if (text.size() > kMostLeftOutBytes) {
+        throw Error("a list of kernels that are left out has at most " + std::to_string(kMostLeftOutBytes) +
+                        " bytes, not " + std::to_string(text.size()),
+                    utf8_name(path));
+    }
+    write_whole_file(path, text);
 }
 
 void LeftOutSince::add(const LeftOut& kernel) {

@@ -35,8 +35,10 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == 56);
 
-std::uint64_t fnv1a(std::span<const std::byte> data) {  // Fowler, Noll, Vo: 64-bit FNV-1a
-    std::uint64_t hash = 0xcbf29ce484222325u;
+constexpr std::uint64_t kFnvBasis = 0xcbf29ce484222325u;
+
+/// 64-bit FNV-1a of Fowler, Noll and Vo.
+std::uint64_t fnv1a(std::span<const std::byte> data, std::uint64_t hash = kFnvBasis) {
     for (const std::byte b : data) {
         hash = (hash ^ static_cast<std::uint8_t>(b)) * 0x100000001b3u;
     }
@@ -145,9 +147,9 @@ std::span<const std::byte> unframe_cache(const Capabilities& device, std::span<c
     return std::memcmp(file.data(), &expected, sizeof(expected)) == 0 ? data : std::span<const std::byte>();
 }
 
-std::string cache_file_name(const Capabilities& device) {
+std::string cache_file_name(const Capabilities& device, std::span<const std::uint8_t> more) {
     const FrameHeader header = header_for(device, {});
-    const std::uint64_t hash = fnv1a(std::as_bytes(std::span(&header, 1)));
+    const std::uint64_t hash = fnv1a(std::as_bytes(more), fnv1a(std::as_bytes(std::span(&header, 1))));
     char text[32];
     std::snprintf(text, sizeof(text), "%016llx.pipelines", static_cast<unsigned long long>(hash));
     return text;

@@ -2,6 +2,7 @@
 // A VkDevice, our own or a host's, with its queue.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -49,6 +50,9 @@ struct VulkanDevice {
     std::mutex queue_mutex;  ///< locked behind the host's own lock, which may be held already
     BorrowedDevice host;     ///< lock functions of a borrowed queue
     Capabilities capabilities;
+    /// VkPhysicalDeviceIDProperties::deviceUUID, which tells two devices of one model apart; not
+    /// among the capabilities, which reports show
+    std::array<std::uint8_t, 16> uuid{};
     VkPhysicalDeviceMemoryProperties memory{};
     bool tells_budgets = false;                ///< VK_EXT_memory_budget
     std::atomic<std::uint64_t> allocated = 0;  ///< bytes of Block, without those of a host's hooks
