@@ -76,6 +76,13 @@ TEST_SUITE("device") {
         CHECK(contains(message_of([&] { fakes.chosen("2"); }), "no device \"2\""));
     }
 
+    TEST_CASE("device: a whole name goes before a name that it is part of") {
+        FakeDevices fakes({{"Graphics 3060 Ti", VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU, VK_API_VERSION_1_3},
+                           {"Graphics 3060", VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU, VK_API_VERSION_1_3}});
+        CHECK(fakes.chosen("graphics 3060") == "Graphics 3060");
+        CHECK(fakes.chosen("3060") == "Graphics 3060 Ti");
+    }
+
     TEST_CASE("device: chosen by index, by part of the name, by the environment, or by kind") {
         const Environment none("VKFORMER_DEVICE", std::nullopt);
         FakeDevices fakes({{"Slow Processor", VK_PHYSICAL_DEVICE_TYPE_CPU, VK_API_VERSION_1_2},

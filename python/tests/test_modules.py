@@ -127,6 +127,17 @@ def test_what_a_notebook_shows(device):
     assert "symbols: n <= 8" in repr(g)
 
 
+def test_devices_are_chosen_as_cpp_chooses_them():
+    from vkformer.__main__ import _matching
+    names = ["graphics 3060 ti", "graphics 3060", "processor", "graphics 3060"]
+    assert _matching("", names) == [0, 1, 2, 3]
+    assert _matching("1", names) == [1]
+    assert _matching("3060", names) == [0, 1, 3]
+    assert _matching("graphics 3060", names) == [1, 3]
+    assert _matching("proc", names) == [2]
+    assert _matching("4", names) == [] and _matching("teapot", names) == []
+
+
 def test_the_command_line():
     done = subprocess.run([sys.executable, "-m", "vkformer"], capture_output=True, text=True)
     assert done.returncode == 0 and vkf.default_device().name in done.stdout, done.stderr

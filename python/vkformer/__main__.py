@@ -52,13 +52,20 @@ def bench(options: argparse.Namespace) -> None:
         print(f"causal attention, 8/2 heads of 64, {tokens} tokens: {best * 1e3:.3f} ms")
 
 
+def _matching(wanted: str, names: list[str]) -> list[int]:
+    """Indices of the devices that are meant: by an index, a whole name, or a part of one. Digits that are no index may be a model's number."""
+    if wanted in map(str, range(len(names))):
+        return [int(wanted)]
+    return ([i for i, name in enumerate(names) if name == wanted] or
+            [i for i, name in enumerate(names) if wanted in name])
+
+
 def doctor(options: argparse.Namespace) -> int:
     print(f"vkformer {vkf.__version__}, Python {sys.version.split()[0]}, {sys.platform}")
     print(f"tokenizers: {'yes' if vkf._vkformer.has_text else 'no, the package was built without'}")
     print(f"GLSL at run time: {vkf.glsl_compiler() or 'no (libshaderc is not here); score mods need it'}")
     found = vkf.Device.list()  # an error says what to install
-    wanted = options.device.lower()
-    chosen = [i for i, listed in enumerate(found) if (wanted == str(i) if wanted.isdigit() else wanted in listed.name.lower())]
+    chosen = _matching(options.device.lower(), [listed.name.lower() for listed in found])
     if not chosen:
         raise vkf.Error(f'there is no device "{options.device}"' if found else
                         "there is no Vulkan device; install a driver (Debian and Ubuntu: mesa-vulkan-drivers)")

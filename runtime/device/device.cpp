@@ -106,9 +106,13 @@ const Candidate& choose(const Candidates& all, const std::string& select) {
             return list[index];
         }
     }
-    for (const Candidate& c : list) {  // digits that are no index may be a model's number
-        if (lower(c.capabilities.name).find(lower(select)) != std::string::npos) {
-            return c;
+    // Digits that are no index may be a model's number. One model's name may be part of another's.
+    for (const bool whole : {true, false}) {
+        for (const Candidate& c : list) {
+            const std::string name = lower(c.capabilities.name);
+            if (whole ? name == lower(select) : name.find(lower(select)) != std::string::npos) {
+                return c;
+            }
         }
     }
     std::string known;

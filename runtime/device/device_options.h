@@ -12,8 +12,9 @@
 namespace vkf {
 
 struct DeviceOptions {
-    /// The device to take: an index into Device::list(), or part of its name (any case). Empty: the
-    /// environment's VKFORMER_DEVICE, else the first of discrete, integrated, virtual, CPU.
+    /// The device to take: an index into Device::list(), its name, or part of its name (any case).
+    /// Empty: the environment's VKFORMER_DEVICE, else the first of discrete, integrated, virtual,
+    /// CPU.
     std::string select = {};
     /// True: runs under the Khronos validation layer with synchronization validation; messages are
     /// kept, see Device::messages(). Throws when the layer is not installed. VKFORMER_VALIDATION=1

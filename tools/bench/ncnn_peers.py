@@ -153,7 +153,8 @@ class Runner:
 
 
 def device_of(ncnn, name):
-    found = [i for i in range(ncnn.get_gpu_count()) if name in ncnn.get_gpu_info(i).device_name()]
+    names = [ncnn.get_gpu_info(i).device_name() for i in range(ncnn.get_gpu_count())]
+    found = [i for i, n in enumerate(names) if n == name] or [i for i, n in enumerate(names) if name in n]
     if not found:
         raise RuntimeError(f"ncnn has no device {name}")
     return found[0]
