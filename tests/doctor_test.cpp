@@ -116,6 +116,7 @@ TEST_SUITE("doctor") {
                 CHECK_MESSAGE(problem.starts_with("plan, "), problem);
                 CHECK_MESSAGE(contains(problem, ": cannot be planned: "), problem);
             }
+            CHECK(contains(error_of([] { visit({}); }), "VKFORMER_TUNING=matmul_rows=7: decides already"));
         }
     }
 
@@ -271,7 +272,10 @@ TEST_SUITE("doctor") {
         CHECK(report.at("examined").at("name") == device().capabilities().name);
         CHECK(report.at("checks").size() >= 14);
         CHECK(report.at("left_out").empty());
+        CHECK(report.at("fp32_keeps").at("nan") == true);
+        CHECK(report.at("f16_keeps").at("denormals").is_boolean());
         CHECK(contains(page, "<svg "));
+        CHECK(contains(page, "(examined)"));
         CHECK_FALSE(contains(page, "http"));  // nothing is fetched
         for (const std::string& written : {text, page}) {
             CHECK_FALSE(contains(written, reports.path().string()));
@@ -291,6 +295,72 @@ TEST_SUITE("doctor") {
         const nlohmann::json read = nlohmann::json::parse(json_of(report));
         CHECK(read.at("examined").at("name") == "GPU \xef\xbf\xbd\xef\xbf\xbd");
         CHECK(contains(html_of(report), "GPU "));
+    }
+
+    TEST_CASE("doctor: of several devices of one name the examined one is marked") {
+        Report report;
+        report.device.name = "Graphics";
+        report.devices = {report.device, report.device, report.device};
+        report.examined = 1;
+        const std::string page = html_of(report);
+        const std::size_t at = page.find("Graphics (examined)");
+        CHECK(at != std::string::npos);
+        CHECK(page.find("(examined)", at + 20) == std::string::npos);
+        CHECK(page.find("<td>Graphics<") < at);
+    }
+
+    TEST_CASE("doctor: a report that cannot be written says so, and is no verdict") {
+        const DoctorByFile by_file;
+        const TemporaryFolder cache, reports;
+        const std::filesystem::path file = reports.path() / "file";
+        std::ofstream(file) << "no folder";
+        fake::Vulkan vulkan;
+        const Visit early =
+            visit({.folder = file, .cache_folder = cache.path(), .get_instance_proc_addr = vulkan.entry()});
+        CHECK(early.code == kNoReport);
+        CHECK(contains(early.said, "the report cannot be written: "));
+        CHECK(vulkan.vkCreateDevice.calls == 0);  // found before the examination
+        std::filesystem::create_directories(reports.path() / "report.json");
+        const Visit late = visit({.folder = reports.path(), .cache_folder = cache.path()});
+        CHECK(late.code == kNoReport);
+        CHECK(contains(late.said, "report.json: "));
+        CHECK(contains(late.said, "healthy, after "));
+        CHECK(contains(read_all(reports.path() / "report.html"), "healthy"));
+    }
+
+    TEST_CASE("doctor: a kernel that hangs and has none in its place is not left out") {
+        const DoctorByFile by_file;
+        const TemporaryFolder cache, reports;
+        fake::Vulkan vulkan;
+        std::uint64_t waits = 0;
+        vulkan.vkCreateDevice.instead = [&](VkPhysicalDevice physical, const VkDeviceCreateInfo* info,
+                                            const VkAllocationCallbacks* callbacks, VkDevice* device) {
+            waits = 0;
+            return vulkan.vkCreateDevice.real(physical, info, callbacks, device);
+        };
+        vulkan.vkWaitForFences.instead = [&](VkDevice device, std::uint32_t count, const VkFence* fences, VkBool32 all,
+                                             std::uint64_t limit) {
+            const VkResult result = vulkan.vkWaitForFences.real(device, count, fences, all, limit);
+            return ++waits > 8 ? VK_TIMEOUT : result;  // behind the first check's
+        };
+        const Visit v =
+            visit({.folder = reports.path(), .cache_folder = cache.path(), .get_instance_proc_addr = vulkan.entry()});
+        CHECK(v.code == 2);
+        CHECK(vulkan.vkCreateDevice.calls < 7);
+        const nlohmann::json report = nlohmann::json::parse(read_all(reports.path() / "report.json"));
+        const std::string last = report.at("checks").back().at("kernel");
+        CHECK_FALSE(contains(v.said, "programs do without " + last + " "));
+        std::vector<std::string> kept;
+        for (const LeftOut& k : Device::create({.cache_folder = cache.path()}).left_out()) {
+            CHECK(k.kernel != last);
+            CHECK(std::find(kept.begin(), kept.end(), k.kernel) == kept.end());
+            kept.push_back(k.kernel);
+        }
+        CHECK(report.at("left_out").size() == kept.size());
+        // what was not looked at
+        CHECK(report.contains("fp32_keeps"));
+        CHECK_FALSE(report.contains("f16_keeps"));
+        CHECK_FALSE(contains(v.said, "f16 keeps"));
     }
 
     TEST_CASE("doctor: a kernel that is wrong is kept from later programs, until it is forgotten") {
@@ -356,6 +426,27 @@ TEST_SUITE("doctor") {
         DoctorOptions dry{.cache_folder = cache.path()};
         dry.keep = false;
         CHECK_FALSE(contains(visit(dry).said, "programs go on"));
+    }
+
+    TEST_CASE("doctor: a whole examination takes back a kernel that it ran and found right") {
+        Report report;
+        report.day = "2026-11-28";
+        report.test.checks = {{.kernel = "right + another", .what = "one"},
+                              {.kernel = "wrong", .what = "two", .problem = "so"},
+                              {.kernel = "unlike", .what = "three", .problem = "so"}};
+        report.test.left_out = {{"wrong", "so"}};
+        report.test.verdict = Verdict::degraded;
+        const LeftOut image{"image_rows", "of old"}, unlike{"unlike", "of old"};
+        const std::vector<LeftOut> before{{"right", "of old"}, {"wrong", "of old"}, image, unlike};
+        const LeftOut wrong{"wrong", "the doctor found it wrong on 2026-11-28: so"};
+        const Kept kept = kept_of(report, before);
+        CHECK(kept.list == std::vector<LeftOut>{wrong, image, unlike});
+        CHECK(contains(kept.said, "programs take right again: it was right\n"));
+        CHECK(contains(kept.said, "programs do without wrong from now on"));
+        CHECK(contains(kept.said, "programs go on without image_rows: no check ran it\n"));
+        CHECK(contains(kept.said, "programs go on without unlike: it was wrong again\n"));
+        report.test.complete = false;
+        CHECK(kept_of(report, before).list.size() == 4);
     }
 
     TEST_CASE("doctor: where no device can be made behind a hang, the list and the report are kept") {

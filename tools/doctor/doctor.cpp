@@ -2,6 +2,7 @@
 #include "doctor.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
@@ -10,6 +11,7 @@
 #include <set>
 #include <stdexcept>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "measure.h"
@@ -82,9 +84,13 @@ void print(const DoctorOptions& options, const Report& report) {
                      k.problem.empty() ? (k.chosen ? "chosen" : "") : ("FAILED: " + k.problem).c_str());
     }
     const vkf::FloatFacts& f = report.test.floats;
-    std::fprintf(options.out, "fp32 keeps: NaN %s, infinity %s, -0.0 %s, denormals %s; f16: denormals %s\n",
-                 f.nan ? "yes" : "no", f.infinity ? "yes" : "no", f.minus_zero ? "yes" : "no",
-                 f.denormals ? "yes" : "no", f.f16_denormals ? "yes" : "no");
+    if (knows_f32(report.test)) {
+        std::fprintf(options.out, "fp32 keeps: NaN %s, infinity %s, -0.0 %s, denormals %s\n", f.nan ? "yes" : "no",
+                     f.infinity ? "yes" : "no", f.minus_zero ? "yes" : "no", f.denormals ? "yes" : "no");
+    }
+    if (knows_f16(report.test)) {
+        std::fprintf(options.out, "f16 keeps: denormals %s\n", f.f16_denormals ? "yes" : "no");
+    }
     if (!report.ops.empty()) {
         std::fprintf(options.out, "\n%-42s %10s %9s %8s %8s\n", "measured", "ms", "GFLOP/s", "GB/s", "ceiling");
     }
@@ -105,6 +111,7 @@ void print(const DoctorOptions& options, const Report& report) {
 
 /// Puts what a later device found behind what the ones before did.
 void append(vkf::SelfTest& all, vkf::SelfTest more) {
+    all.floats = knows_f32(more) ? more.floats : all.floats;
     std::set<std::pair<std::string, std::string>> seen;
     for (const vkf::SelfCheck& c : all.checks) {
         seen.emplace(c.kernel, c.what);
@@ -115,7 +122,6 @@ void append(vkf::SelfTest& all, vkf::SelfTest more) {
         }
     }
     all.left_out.insert(all.left_out.end(), more.left_out.begin(), more.left_out.end());
-    all.floats = more.floats;
     all.complete = more.complete;
     all.verdict = std::max(all.left_out.empty() ? vkf::Verdict::healthy : vkf::Verdict::degraded, more.verdict);
 }
@@ -157,19 +163,71 @@ vkf::Device examine(const DoctorOptions& options, Report& report) {
         if (!lost || devices == kMostDevices || kernel == "device" || kernel == "submission") {
             return device;
         }
-        report.test.left_out.push_back({kernel, problem});
+        std::vector<vkf::LeftOut>& left_out = report.test.left_out;
+        const auto before =
+            std::find_if(left_out.begin(), left_out.end(), [&](const vkf::LeftOut& k) { return k.kernel == kernel; });
+        if (before != left_out.end()) {  // it ran all the same: nothing stands in for it
+            left_out.erase(before);
+            return device;
+        }
+        left_out.push_back({kernel, problem});
         if (!make_again(options, report, device)) {
             return device;
         }
     }
 }
 
-void write(const std::filesystem::path& path, const std::string& text) {
+/// Which of the devices that are listed was examined, as Device::create() chooses: that of the
+/// index that was asked for, or the first of its name.
+std::size_t examined_of(const DoctorOptions& options, const Report& report) {
+    const auto same = [&](const vkf::Capabilities& c) {
+        return c.name == report.device.name && c.driver == report.device.driver;
+    };
+    const char* variable = std::getenv("VKFORMER_DEVICE");
+    const std::string asked = options.device.empty() && variable ? variable : options.device;
+    const bool digits = !asked.empty() && asked.size() < 9 && asked.find_first_not_of("0123456789") == asked.npos;
+    if (const std::size_t index = digits ? std::stoul(asked) : report.devices.size();
+        index < report.devices.size() && same(report.devices[index])) {
+        return index;
+    }
+    return static_cast<std::size_t>(std::find_if(report.devices.begin(), report.devices.end(), same) -
+                                    report.devices.begin());
+}
+
+/// Says what went wrong with the report; true where nothing did.
+bool tell(const DoctorOptions& options, const std::filesystem::path& path, bool good, const std::string& why) {
+    if (!good) {
+        std::fprintf(options.out, "the report cannot be written: %s: %s\n", vkf::utf8_name(path).c_str(), why.c_str());
+    }
+    return good;
+}
+
+bool make_folder(const DoctorOptions& options) {
+    std::error_code wrong;
+    if (!options.folder.empty()) {
+        std::filesystem::create_directories(options.folder, wrong);
+    }
+    return tell(options, options.folder, !wrong, wrong.message());
+}
+
+bool write(const DoctorOptions& options, const char* name, const std::string& text) {
+    const std::filesystem::path path = options.folder / name;
     std::ofstream out(path, std::ios::binary);
     out << text;
-    if (!out.flush()) {
-        throw vkf::Error("could not be written", vkf::utf8_name(path));
+    const bool good = static_cast<bool>(out.flush());
+    return tell(options, path, good, std::generic_category().message(errno));
+}
+
+bool write_report(const DoctorOptions& options, const Report& report) {
+    if (options.folder.empty()) {
+        return true;
     }
+    const bool json = write(options, "report.json", json_of(report));
+    const bool html = write(options, "report.html", html_of(report));
+    if (json && html) {
+        std::fprintf(options.out, "written: report.json, report.html in %s\n", vkf::utf8_name(options.folder).c_str());
+    }
+    return json && html;
 }
 
 /// What programs do without already.
@@ -180,37 +238,18 @@ std::vector<vkf::LeftOut> kept_before(const DoctorOptions& options) {
         .left_out();
 }
 
-/// Keeps what was found. Only who examined everything takes a kernel off the list again: the quick
-/// way, or one that was cut short, has not seen what another found.
 void keep(const DoctorOptions& options, const vkf::Device& device, const Report& report,
           const std::vector<vkf::LeftOut>& before) {
     if (!options.keep || vkf::left_out_file(device).empty()) {
         return;
     }
-    std::vector<vkf::LeftOut> list;
-    std::string said;
-    for (const vkf::LeftOut& k : report.test.left_out) {
-        list.push_back({k.kernel, why(k, report.day)});
-        said += "programs do without " + k.kernel + " from now on; vkformer-doctor --forget takes that back\n";
-    }
-    const bool whole = !options.quick && report.test.complete && report.test.verdict != vkf::Verdict::unusable;
-    for (const vkf::LeftOut& k : before) {
-        const bool found = std::any_of(list.begin(), list.end(), [&](const auto& l) { return l.kernel == k.kernel; });
-        if (found) {
-            continue;
-        }
-        if (!whole) {
-            list.push_back(k);
-        }
-        said += whole ? "programs take " + k.kernel + " again: it was right\n"
-                      : "programs go on without " + k.kernel + ": only a whole examination takes it back\n";
-    }
+    Kept kept = kept_of(report, before);
     try {
-        vkf::save_left_out(device, list);
+        vkf::save_left_out(device, kept.list);
     } catch (const vkf::Error& e) {  // which is no reason to lose the report
-        said = std::string("what programs do without could not be kept: ") + e.what() + "\n";
+        kept.said = std::string("what programs do without could not be kept: ") + e.what() + "\n";
     }
-    std::fprintf(options.out, "%s", said.c_str());
+    std::fprintf(options.out, "%s", kept.said.c_str());
 }
 
 int forget(const DoctorOptions& options) {
@@ -221,8 +260,11 @@ int forget(const DoctorOptions& options) {
 }
 
 void refuse_variables() {
-    for (const char* name : {"VKFORMER_VARIANT", "VKFORMER_LEAVE_OUT"}) {
-        if (const char* decided = std::getenv(name); decided && *decided != 0) {
+    for (const char* name : {"VKFORMER_VARIANT", "VKFORMER_LEAVE_OUT", "VKFORMER_TUNING"}) {
+        const bool tunes = std::string_view(name) == "VKFORMER_TUNING";
+        const char* decided = std::getenv(name);
+        const bool nothing = !decided || *decided == 0 || (tunes && std::string_view(decided) == "0");
+        if (!nothing) {
             throw vkf::Error("decides already; unset it", std::string(name) + "=" + decided);
         }
     }
@@ -250,6 +292,13 @@ const char* name_of(vkf::DeviceType type) {
     return "other";
 }
 
+bool knows_f32(const vkf::SelfTest& test) {
+    return std::any_of(test.checks.begin(), test.checks.end(),
+                       [](const vkf::SelfCheck& c) { return c.kernel == "submission" && c.problem.empty(); });
+}
+
+bool knows_f16(const vkf::SelfTest& test) { return test.complete && knows_f32(test); }
+
 std::vector<KernelSummary> summaries(const vkf::SelfTest& test) {
     std::vector<KernelSummary> out;
     for (const vkf::SelfCheck& c : test.checks) {
@@ -271,6 +320,34 @@ std::vector<KernelSummary> summaries(const vkf::SelfTest& test) {
     return out;
 }
 
+Kept kept_of(const Report& report, const std::vector<vkf::LeftOut>& before) {
+    Kept out;
+    for (const vkf::LeftOut& k : report.test.left_out) {
+        out.list.push_back({k.kernel, why(k, report.day)});
+        out.said += "programs do without " + k.kernel + " from now on; vkformer-doctor --forget takes that back\n";
+    }
+    const bool whole = !report.quick && report.test.complete && report.test.verdict != vkf::Verdict::unusable;
+    const std::vector<KernelSummary> ran = summaries(report.test);
+    for (const vkf::LeftOut& k : before) {
+        const auto same = [&](const auto& other) { return other.kernel == k.kernel; };
+        if (std::any_of(out.list.begin(), out.list.end(), same)) {
+            continue;
+        }
+        const auto result = std::find_if(ran.begin(), ran.end(), same);
+        if (whole && result != ran.end() && result->problem.empty()) {
+            out.said += "programs take " + k.kernel + " again: it was right\n";
+            continue;
+        }
+        out.list.push_back(k);
+        out.said += "programs go on without " + k.kernel + ": " +
+                    (!whole                ? "only a whole examination takes it back"
+                     : result == ran.end() ? "no check ran it"
+                                           : "it was wrong again") +
+                    "\n";
+    }
+    return out;
+}
+
 int run_doctor(const DoctorOptions& options) {
     refuse_variables();
     if (options.forget) {
@@ -283,9 +360,13 @@ int run_doctor(const DoctorOptions& options) {
     report.quick = options.quick;
     report.devices = vkf::Device::list(options.get_instance_proc_addr, &report.broken);
     print_devices(options, report);
+    if (!make_folder(options)) {
+        return kNoReport;
+    }
     const std::vector<vkf::LeftOut> before = options.keep ? kept_before(options) : std::vector<vkf::LeftOut>{};
     const vkf::Device device = examine(options, report);
     keep(options, device, report, before);  // whatever becomes of the rest
+    report.examined = examined_of(options, report);
     std::fprintf(options.out, "examined: %s%s\n", report.device.name.c_str(),
                  report.device.minimum_profile ? ", minimum profile" : "");
     if (options.measure && report.test.verdict != vkf::Verdict::unusable) {
@@ -298,13 +379,9 @@ int run_doctor(const DoctorOptions& options) {
     }
     report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
     print(options, report);
-    if (!options.folder.empty()) {
-        std::filesystem::create_directories(options.folder);
-        write(options.folder / "report.json", json_of(report));
-        write(options.folder / "report.html", html_of(report));
-        std::fprintf(options.out, "written: report.json, report.html in %s\n", vkf::utf8_name(options.folder).c_str());
-    }
+    const bool written = write_report(options, report);
     std::fprintf(options.out, "%s, after %.1f s%s\n", name_of(report.test.verdict), report.seconds,
                  report.test.complete ? "" : "; not everything was tested");
-    return static_cast<int>(report.test.verdict);
+    const bool usable = report.test.verdict != vkf::Verdict::unusable;
+    return usable && !written ? kNoReport : static_cast<int>(report.test.verdict);
 }

@@ -21,6 +21,9 @@ struct DoctorOptions {
     std::FILE* out = stdout;
 };
 
-/// Gives the exit code, a vkf::Verdict: 0 healthy, 1 degraded, 2 unusable. Throws Error where there
-/// is no such device, or a file cannot be written.
+/// Exit code of a device that can be used, where the report could not be written.
+constexpr int kNoReport = 3;
+
+/// Gives the exit code, a vkf::Verdict (0 healthy, 1 degraded, 2 unusable) or kNoReport. Throws
+/// Error where there is no such device, or a variable decides already.
 int run_doctor(const DoctorOptions& options);

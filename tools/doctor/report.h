@@ -13,7 +13,7 @@ struct Measured {
     std::string name, kernel;
     double ms = 0;  ///< median
     double gflops = 0, gbps = 0;
-    double share = 0;  ///< of the ceiling that binds it; 0: it is one itself
+    double share = 0;  ///< of the ceiling that binds it; 0: it is one itself, or none is known
 };
 
 struct Report {
@@ -22,6 +22,7 @@ struct Report {
     std::vector<vkf::Capabilities> devices;  ///< all that there are
     std::vector<std::string> broken;         ///< texts about those whose drivers could not be asked
     vkf::Capabilities device;                ///< the one that was examined
+    std::size_t examined = 0;                ///< its index among `devices`
     vkf::SelfTest test;
     std::vector<Measured> ceilings, ops;
     std::string not_measured;  ///< why, where something failed
@@ -38,6 +39,20 @@ struct KernelSummary {
 };
 /// In the order of the first check of each.
 std::vector<KernelSummary> summaries(const vkf::SelfTest& test);
+
+/// FloatFacts were looked at, the one of f16 too. Reports say nothing of what was not.
+bool knows_f32(const vkf::SelfTest& test);
+bool knows_f16(const vkf::SelfTest& test);
+
+/// What programs do without from now on, and what is said of it.
+struct Kept {
+    std::vector<vkf::LeftOut> list;
+    std::string said;
+};
+/// `before`: what they did without until now. A kernel is taken off that again only if all was
+/// examined and it was run and was right: an examination that was quick or cut short has not seen
+/// what another found.
+Kept kept_of(const Report& report, const std::vector<vkf::LeftOut>& before);
 
 const char* name_of(vkf::Verdict verdict);
 const char* name_of(vkf::DeviceType type);

@@ -38,20 +38,22 @@ std::string label(double y, const std::string& text) {
 /// Each op's share of the ceiling that binds it.
 std::string shares_picture(const Report& report) {
     std::string in;
-    const double bottom = kRow * static_cast<double>(report.ops.size());
+    std::vector<Measured> ops = report.ops;
+    std::erase_if(ops, [](const Measured& m) { return m.share <= 0; });
+    const double bottom = kRow * static_cast<double>(ops.size());
     for (const int percent : {0, 25, 50, 75, 100}) {
         const double x = kLabels + kPlot * percent / 100;
         in += html_format("<line x1=\"%.1f\" y1=\"0\" x2=\"%.1f\" y2=\"%.1f\" class=\"grid\"/>", x, x, bottom + 4);
         in += html_format("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%d %%</text>", x, bottom + 18, percent);
     }
-    for (std::size_t i = 0; i < report.ops.size(); ++i) {
-        const Measured& m = report.ops[i];
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+        const Measured& m = ops[i];
         const double y = kRow * static_cast<double>(i);
         in += label(y, m.name);
         in += html_format("<rect x=\"%.0f\" y=\"%.1f\" width=\"%.1f\" height=\"12\" class=\"bar\"/>", kLabels, y + 2,
                           kPlot * std::clamp(m.share, 0.0, 1.05));
     }
-    return svg(report.ops.size(), in, "shares of the ceiling");
+    return svg(ops.size(), in, "shares of the ceiling");
 }
 
 /// The largest error of each kernel beside what is allowed, on a logarithmic scale.
@@ -92,8 +94,9 @@ std::string yes(bool there) { return there ? "yes" : "no"; }
 std::string device_table(const Report& report) {
     std::string out = "<table>\n" + row("th", {"device", "kind", "driver", "Vulkan", "MiB", "f16", "matrices",
                                                "integer dots", "subgroups"});
-    for (const vkf::Capabilities& c : report.devices) {
-        out += row("td", {c.name + (c.name == report.device.name ? " (examined)" : ""), name_of(c.type), c.driver,
+    for (std::size_t i = 0; i < report.devices.size(); ++i) {
+        const vkf::Capabilities& c = report.devices[i];
+        out += row("td", {c.name + (i == report.examined ? " (examined)" : ""), name_of(c.type), c.driver,
                           html_format("%u.%u", c.api_version >> 22, c.api_version >> 12 & 0x3ff),
                           std::to_string(c.device_memory >> 20), yes(c.float16),
                           c.matrix_kernels ? yes(c.cooperative_matrix) : "not in this build",
@@ -152,8 +155,11 @@ std::string html_of(const Report& report) {
         out += "<p>Left out: " + html_escape(k.kernel + ": " + k.why) + "</p>\n";
     }
     const vkf::FloatFacts& f = report.test.floats;
-    out += "<p>fp32 keeps NaN: " + yes(f.nan) + ", infinities: " + yes(f.infinity) + ", -0.0: " + yes(f.minus_zero) +
-           ", denormals: " + yes(f.denormals) + ". f16 keeps denormals: " + yes(f.f16_denormals) + ".</p>\n";
+    if (knows_f32(report.test)) {
+        out += "<p>fp32 keeps NaN: " + yes(f.nan) + ", infinities: " + yes(f.infinity) +
+               ", -0.0: " + yes(f.minus_zero) + ", denormals: " + yes(f.denormals) + ".</p>\n";
+    }
+    out += knows_f16(report.test) ? "<p>f16 keeps denormals: " + yes(f.f16_denormals) + ".</p>\n" : "";
     out += "<h2>Shares of what the device can do</h2>\n";
     if (!report.not_measured.empty()) {
         out += "<p>Not measured: " + html_escape(report.not_measured) + "</p>\n";

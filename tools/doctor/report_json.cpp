@@ -78,24 +78,27 @@ std::string json_of(const Report& report) {
         left_out.push_back({{"kernel", k.kernel}, {"why", k.why}});
     }
     const vkf::FloatFacts& f = report.test.floats;
-    const Json all{
-        {"vkformer", report.version},
-        {"day", report.day},
-        {"quick", report.quick},
-        {"seconds", report.seconds},
-        {"verdict", name_of(report.test.verdict)},
-        {"devices", std::move(devices)},
-        {"broken", report.broken},
-        {"examined", json_of(report.device)},
-        {"complete", report.test.complete},
-        {"checks", std::move(checks)},
-        {"left_out", std::move(left_out)},
-        {"fp32_keeps",
-         {{"nan", f.nan}, {"infinity", f.infinity}, {"minus_zero", f.minus_zero}, {"denormals", f.denormals}}},
-        {"f16_keeps", {{"denormals", f.f16_denormals}}},
-        {"ceilings", json_of(report.ceilings)},
-        {"ops", json_of(report.ops)},
-        {"not_measured", report.not_measured}};
+    Json all{{"vkformer", report.version},
+             {"day", report.day},
+             {"quick", report.quick},
+             {"seconds", report.seconds},
+             {"verdict", name_of(report.test.verdict)},
+             {"devices", std::move(devices)},
+             {"broken", report.broken},
+             {"examined", json_of(report.device)},
+             {"complete", report.test.complete},
+             {"checks", std::move(checks)},
+             {"left_out", std::move(left_out)},
+             {"ceilings", json_of(report.ceilings)},
+             {"ops", json_of(report.ops)},
+             {"not_measured", report.not_measured}};
+    if (knows_f32(report.test)) {
+        all["fp32_keeps"] = {
+            {"nan", f.nan}, {"infinity", f.infinity}, {"minus_zero", f.minus_zero}, {"denormals", f.denormals}};
+    }
+    if (knows_f16(report.test)) {
+        all["f16_keeps"] = {{"denormals", f.f16_denormals}};
+    }
     // names that drivers give may be anything
     return all.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
