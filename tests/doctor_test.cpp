@@ -550,6 +550,34 @@ TEST_SUITE("doctor") {
         CHECK(Device::create({.cache_folder = cache.path()}).left_out().empty());
     }
 
+    TEST_CASE("doctor: between the runs that are timed as much is copied") {
+        const DoctorByFile by_file;
+        const TemporaryFolder cache;
+        fake::Vulkan vulkan;
+        const Device device = Device::create({.cache_folder = cache.path(), .get_instance_proc_addr = vulkan.entry()});
+        Report report;
+        measure(device, 0, report);  // the fewest runs of each
+        constexpr std::uint64_t kRuns = 4;
+        CHECK(vulkan.vkQueueSubmit.calls >= report.ops.size() * (2 * kRuns - 1));
+        const auto shares =
+            std::count_if(report.ops.begin(), report.ops.end(), [](const Measured& m) { return m.share > 0; });
+        CHECK(shares > 3);
+    }
+
+    TEST_CASE("doctor: a share is told of a ceiling that was measured") {
+        const Ceilings all{.gflops = 100, .matrix_gflops = 800, .gbps = 50};
+        const Measured lanes{"op", "matmul_lanes", 1, 20, 5}, rows{"op", "softmax", 1, 20, 40},
+            matrices{"op", "matmul_coopmat", 1, 200, 5}, int8{"op", "matmul_coopmat_int8", 1, 400, 5};
+        CHECK(share_of_ceiling(lanes, Arithmetic::f32, all) == 0.2);
+        CHECK(share_of_ceiling(rows, Arithmetic::f32, all) == 0.8);
+        CHECK(share_of_ceiling(matrices, Arithmetic::f16, all) == 0.25);
+        CHECK(share_of_ceiling(lanes, Arithmetic::f16, all) == 0);
+        for (const Measured& op : {lanes, int8}) {
+            CHECK(share_of_ceiling(op, Arithmetic::int8, all) == 0);
+        }
+        CHECK(share_of_ceiling(lanes, Arithmetic::f32, {.gflops = 100}) == 0);
+    }
+
     TEST_CASE("doctor: what cannot be measured is told, and leaves the verdict") {
         const DoctorByFile by_file;
         const TemporaryFolder cache;
@@ -568,6 +596,7 @@ TEST_SUITE("doctor") {
         };
         measure(device, 1e-3, report);
         CHECK(large > 0);
+        CHECK(std::all_of(report.ops.begin(), report.ops.end(), [](const Measured& m) { return m.share == 0; }));
         CHECK(contains(report.not_measured, "copy of 64 MiB: "));
         CHECK(report.ceilings.size() == 1);
         CHECK(report.ops.size() > 3);

@@ -20,8 +20,9 @@ struct Timed {
     std::string kernel;
 };
 
-/// Medians; the device's clock where it has one.
-Timed timed(vkf::Program& program, double seconds) {
+/// Medians; the device's clock where it has one. `flush` runs before each, so that nothing of it
+/// lies in caches.
+Timed timed(vkf::Program& program, double seconds, vkf::Program* flush) {
     constexpr std::size_t kFewest = 3, kMost = 200;
     program.run();  // warms up
     std::vector<double> samples;
@@ -29,6 +30,9 @@ Timed timed(vkf::Program& program, double seconds) {
     const auto start = Clock::now();
     const auto over = [&] { return std::chrono::duration<double>(Clock::now() - start).count() > seconds; };
     while (samples.size() < kFewest || (samples.size() < kMost && !over())) {
+        if (flush) {
+            flush->run();
+        }
         const auto begun = Clock::now();
         program.run();
         double ms = std::chrono::duration<double, std::milli>(Clock::now() - begun).count();
@@ -65,8 +69,8 @@ public:
 
     const std::string& name() const { return name_; }
 
-    std::optional<Measured> measure(const vkf::Device& device, double seconds, double gflops, double matrix_gflops,
-                                    double gbps) {
+    std::optional<Measured> measure(const vkf::Device& device, double seconds, const Ceilings& ceilings,
+                                    vkf::Program* flush) {
         vkf::CompileOptions options;
         options.name = name_;
         options.arithmetic = arithmetic;
@@ -85,13 +89,9 @@ public:
         for (const auto& [name, data] : inputs_) {
             program.upload(name, data);
         }
-        const Timed t = timed(program, seconds);
+        const Timed t = timed(program, seconds, flush);
         Measured out{name_, t.kernel, t.ms, t.flops / t.ms * 1e-6, t.bytes / t.ms * 1e-6};
-        const bool matrices = t.kernel.find("coopmat") != std::string::npos && matrix_gflops > 0;
-        const double most = matrices ? matrix_gflops : gflops;
-        if (most > 0 && gbps > 0) {
-            out.share = std::max(t.flops / most, t.bytes / gbps) * 1e-6 / t.ms;
-        }
+        out.share = share_of_ceiling(out, arithmetic, ceilings);
         return out;
     }
 
@@ -119,7 +119,7 @@ private:
 };
 
 Measured rate(RateProgram made, const char* name, double seconds) {
-    const Timed t = timed(made.program, seconds);
+    const Timed t = timed(made.program, seconds, nullptr);
     return {name, made.variant, t.ms, made.flops / t.ms * 1e-6};
 }
 
@@ -160,14 +160,22 @@ bool has_matrices(const vkf::Device& device) {
 
 }  // namespace
 
+double share_of_ceiling(const Measured& op, vkf::Arithmetic arithmetic, const Ceilings& ceilings) {
+    const bool matrices = op.kernel.find("coopmat") != std::string::npos && ceilings.matrix_gflops > 0;
+    const double most = matrices ? ceilings.matrix_gflops : ceilings.gflops;
+    // what the device can do in int8, or in f16 without matrices, is not measured
+    const bool known = arithmetic == vkf::Arithmetic::f32 || (arithmetic == vkf::Arithmetic::f16 && matrices);
+    return known && most > 0 && ceilings.gbps > 0 ? std::max(op.gflops / most, op.gbps / ceilings.gbps) : 0;
+}
+
 void measure(const vkf::Device& device, double seconds, Report& report) {
     const bool cpu = device.capabilities().cpu();
-    double gflops = 0, matrix_gflops = 0, gbps = 0;
+    Ceilings ceilings;
     for (const bool fused : {false, true}) {
         try_to(report, "multiply-adds in fp32", [&] {
             Measured m = rate(fma_rate(device, fused), "multiply-adds in fp32", seconds);
-            if (m.gflops > gflops) {
-                gflops = m.gflops;
+            if (m.gflops > ceilings.gflops) {
+                ceilings.gflops = m.gflops;
                 report.ceilings = {std::move(m)};
             }
         });
@@ -179,8 +187,8 @@ void measure(const vkf::Device& device, double seconds, Report& report) {
         }
         try_to(report, "cooperative matrices of f16", [&] {
             Measured m = rate(matrix_rate(device, shape), "cooperative matrices of f16", seconds / 2);
-            if (m.gflops > matrix_gflops) {
-                matrix_gflops = m.gflops;
+            if (m.gflops > ceilings.matrix_gflops) {
+                ceilings.matrix_gflops = m.gflops;
                 best = std::move(m);
             }
         });
@@ -188,17 +196,24 @@ void measure(const vkf::Device& device, double seconds, Report& report) {
     if (best) {
         report.ceilings.push_back(*best);
     }
+    constexpr std::int64_t kCopied = 16 << 20;  // floats
     Op copy("copy of 64 MiB");
-    copy.graph.output("y", contiguous(copy.input("x", {16 << 20})));
+    copy.graph.output("y", contiguous(copy.input("x", {kCopied})));
+    std::optional<vkf::Program> flush;  // another copy of as much, as tools/bench does
     try_to(report, copy.name(), [&] {
-        const std::optional<Measured> copied = copy.measure(device, seconds, 0, 0, 0);
-        gbps = copied->gbps;
+        vkf::Graph other;
+        other.output("y", contiguous(other.input("x", {kCopied})));
+        vkf::Program made = device.compile(other);
+        made.upload("x", std::vector<float>(kCopied));
+        flush = std::move(made);
+        const std::optional<Measured> copied = copy.measure(device, seconds, {}, &*flush);
+        ceilings.gbps = copied->gbps;
         report.ceilings.push_back(*copied);
     });
 
     const auto add = [&](Op& op) {
         try_to(report, op.name(), [&] {
-            if (auto m = op.measure(device, seconds, gflops, matrix_gflops, gbps)) {
+            if (auto m = op.measure(device, seconds, ceilings, flush ? &*flush : nullptr)) {
                 report.ops.push_back(*m);
             }
         });
