@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the tools that no C++ program holds: tools/gpu_report and tools/gpu-day."""
+"""Tests of the tools that no C++ program holds: tools/gpu_report, tools/gpu-day, tools/lib/fuzz and those of tools/bench."""
 import json
+import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -111,6 +114,80 @@ class GpuDay(unittest.TestCase):
         for parts, expected in [([], 0), ([], 2), ([good], 2), ([good, bad], 2), ([good, ""], 2), ([good], 0)]:
             self.assertNotEqual(self.tell(parts, expected).returncode, 0, (parts, expected))
         self.assertIn("    softmax", self.tell([good, bad], 2).stdout)
+
+
+def write_program(path, text):
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+class Fuzz(unittest.TestCase):
+    def run_for(self, seconds):
+        """How long the targets are told to run."""
+        with tempfile.TemporaryDirectory() as folder:
+            targets = pathlib.Path(folder, "tests", "fuzz_targets")
+            targets.parent.mkdir()
+            write_program(targets, "#!/bin/sh\necho \"$@\" >\"$0.told\"\n")
+            done = subprocess.run([ROOT / "tools" / "lib" / "fuzz", folder, seconds, "config"], capture_output=True, text=True,
+                                  check=False)
+            told = pathlib.Path(f"{targets}.told")
+            return done, told.read_text() if told.exists() else None
+
+    def test_parts_of_a_second_are_rounded_up(self):
+        for seconds, whole in {"0.5": 1, "1": 1, "2.25": 3, "0.001": 1}.items():
+            done, told = self.run_for(seconds)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"-max_total_time={whole} ", told)
+
+    def test_no_time_is_refused(self):
+        for seconds in ["0", "0.0"]:
+            done, told = self.run_for(seconds)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("more than 0 seconds", done.stderr)
+            self.assertIsNone(told)
+            done = subprocess.run([ROOT / "tools" / "test", "--fuzz", seconds], capture_output=True, text=True, check=False)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("more than 0 seconds", done.stderr)
+
+
+class CompareBenches(unittest.TestCase):
+    PROGRAM = """#!/bin/sh
+if [ "$1" = --list ]; then echo row_a; exit; fi
+"""
+
+    def start(self, folder, old, new):
+        for name, text in [("old", old), ("new", new)]:
+            write_program(pathlib.Path(folder, name), self.PROGRAM + text)
+        return subprocess.Popen([sys.executable, ROOT / "tools" / "bench" / "compare.py", pathlib.Path(folder, "old"),
+                                 pathlib.Path(folder, "new"), "--rounds", "1"], stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
+
+    def test_what_a_bench_said_last_is_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            process = self.start(folder, "echo 'row_a FAILED: wrong by 3'\nexit 1\n", "")
+            said = process.communicate(timeout=60)[1]
+            self.assertEqual(process.returncode, 1)
+            self.assertIn("row_a FAILED: wrong by 3", said)
+            self.assertIn("ended with 1", said)
+
+    def test_no_bench_is_left_behind(self):
+        quick = """echo $$ >"$0.pid.part" && mv "$0.pid.part" "$0.pid"
+while [ "$1" != --json ]; do shift; done
+"""
+        for number in [signal.SIGTERM, signal.SIGINT]:
+            with tempfile.TemporaryDirectory() as folder:
+                # the first look at the rows ends, the round does not
+                first = 'if [ ! -e "$0.known" ]; then touch "$0.known"; echo \'[{"name": "row_a", "ms": 1}]\' >"$2"; exit; fi\n'
+                process = self.start(folder, quick + first + "sleep 100\n", quick + "sleep 100\n")
+                pids, until = [pathlib.Path(folder, f"{name}.pid") for name in ["old", "new"]], time.monotonic() + 60
+                while not (pids[1].exists() and pathlib.Path(folder, "old.known").exists()) and time.monotonic() < until:
+                    time.sleep(0.05)
+                process.send_signal(number)
+                process.communicate(timeout=60)
+                self.assertNotEqual(process.returncode, 0)
+                for pid in pids:
+                    with self.assertRaises(ProcessLookupError):
+                        os.kill(int(pid.read_text()), 0)
 
 
 if __name__ == "__main__":

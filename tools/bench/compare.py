@@ -13,12 +13,15 @@ rounds, and the median, least and greatest ratio of a round: NEW over OLD. Rows 
 programs (…_start) are left out. Needs a system with SIGSTOP.
 """
 import argparse
+import collections
+import contextlib
 import json
 import os
 import re
 import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -38,6 +41,7 @@ class Turns:
     def __init__(self, program, rows, seconds, file):
         self.file, self.rows = file, set(rows)
         self.done, self.measured, self.rest = False, 0, b""
+        self.said = collections.deque(maxlen=20)  # its last lines
         pattern = "^(" + "|".join(map(re.escape, rows)) + ")$"
         self.process = subprocess.Popen([program, "--filter", pattern, "--seconds", str(seconds), "--json", file],
                                         stdout=subprocess.PIPE, start_new_session=True)
@@ -54,7 +58,8 @@ class Turns:
         """Counts the rows that have been printed."""
         self.done = self.process.poll() is not None
         *lines, self.rest = (self.rest + (self.process.stdout.read() or b"")).split(b"\n")
-        self.measured += sum(line.decode().split(" ")[0] in self.rows for line in lines)
+        self.said.extend(line.decode(errors="replace") for line in lines)
+        self.measured += sum(line.decode(errors="replace").split(" ")[0] in self.rows for line in lines)
 
     def turn(self, seconds, rows):
         """Lets it run so long, or until it has measured so many rows."""
@@ -69,20 +74,33 @@ class Turns:
     def times(self):
         self.signal(signal.SIGCONT)
         if self.process.wait() != 0:
-            raise SystemExit(f"{self.process.args[0]} ended with {self.process.returncode}")
+            self.look()
+            raise SystemExit("\n".join([*self.said, self.rest.decode(errors="replace"),
+                                        f"{self.process.args[0]} ended with {self.process.returncode}"]))
         with open(self.file) as file:
             return {row["name"]: row["ms"] for row in json.load(file)}
+
+    def end(self):
+        """Kills it, and what it started, if it is still there: whoever is stopped ends in no other way."""
+        if self.process.poll() is None:
+            self.signal(signal.SIGKILL)
+            self.process.wait()
+        self.process.stdout.close()
 
 
 def one_round(programs, rows, seconds, folder, expected):
     """Measures every row once with both; gives the times of each."""
-    both = [Turns(p, rows, seconds, os.path.join(folder, f"{i}.json")) for i, p in enumerate(programs)]
-    for count, row in enumerate(rows + [None], start=1):  # the last turn ends them
-        slice_of = min(MOST_SLICE, max(LEAST_SLICE, RUNS_IN_A_SLICE * expected.get(row, 0) / 1e3))
-        while waiting := [t for t in both if not t.done and t.measured < count]:
-            for turns in waiting:
-                turns.turn(slice_of, count)
-    return [turns.times() for turns in both]
+    both = []
+    with contextlib.ExitStack() as ends:
+        for i, program in enumerate(programs):
+            both.append(Turns(program, rows, seconds, os.path.join(folder, f"{i}.json")))
+            ends.callback(both[-1].end)
+        for count, row in enumerate(rows + [None], start=1):  # the last turn ends them
+            slice_of = min(MOST_SLICE, max(LEAST_SLICE, RUNS_IN_A_SLICE * expected.get(row, 0) / 1e3))
+            while waiting := [t for t in both if not t.done and t.measured < count]:
+                for turns in waiting:
+                    turns.turn(slice_of, count)
+        return [turns.times() for turns in both]
 
 
 def main():
@@ -94,6 +112,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=0.5, help="time that each spends on a row, in all its turns")
     parser.add_argument("--json", help="write the times of every round to this file: {row: [[old, new], ...]}")
     options = parser.parse_args()
+    # not by the signal itself: both benches are ended first
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     programs = [os.path.abspath(options.old), os.path.abspath(options.new)]
     new_rows = set(rows_of(programs[1], options.filter))
     rows = [row for row in rows_of(programs[0], options.filter) if row in new_rows]
