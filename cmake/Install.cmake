@@ -1,7 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-# The library, its public headers, a CMake package (find_package(vkformer) gives vkformer::vkformer)
-# and a pkg-config file.
+# The library, its public headers, a CMake package (find_package(vkformer) gives vkformer::vkformer,
+# its components text and mpi vkformer::text and vkformer::mpi) and a pkg-config file.
 include(CMakePackageConfigHelpers)
+
+# Where installed programs find the library.
+if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}" OR IS_ABSOLUTE "${CMAKE_INSTALL_BINDIR}")
+    set(VKFORMER_INSTALL_RPATH "${CMAKE_INSTALL_FULL_LIBDIR}")
+else()
+    file(RELATIVE_PATH VKFORMER_INSTALL_RPATH "/prefix/${CMAKE_INSTALL_BINDIR}" "/prefix/${CMAKE_INSTALL_LIBDIR}")
+    string(PREPEND VKFORMER_INSTALL_RPATH "$ORIGIN/")
+endif()
 
 install(TARGETS vkformer EXPORT vkformer
     ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
@@ -17,14 +25,15 @@ foreach(header ${advanced_headers})
     install(FILES "${PROJECT_BINARY_DIR}/advanced/${name}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/vkformer/advanced")
 endforeach()
 
+set(VKFORMER_COMPONENTS "")
 if(TARGET vkformer_text)
-    install(TARGETS vkformer_text EXPORT vkformer
+    install(TARGETS vkformer_text EXPORT vkformer-text
         ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
         LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
         RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
     install(FILES "${PROJECT_BINARY_DIR}/include/vkformer/text.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/vkformer")
     install(FILES text/chat_template.h text/prompt.h text/tokenizer.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/vkformer/text")
-    set(VKFORMER_WITH_TEXT ON)
+    list(APPEND VKFORMER_COMPONENTS text)
     set(VKFORMER_TEXT_NEEDS pcre2 utf8proc)
     set(pc_text_needs "libpcre2-8 libutf8proc")
     set(pc_text_libs "")
@@ -45,17 +54,22 @@ if(TARGET vkformer_text)
 endif()
 
 if(TARGET vkformer_mpi)
-    install(TARGETS vkformer_mpi EXPORT vkformer
+    install(TARGETS vkformer_mpi EXPORT vkformer-mpi
         ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
         LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
         RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
     install(FILES "${PROJECT_BINARY_DIR}/include/vkformer/mpi.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/vkformer")
     install(FILES parallel/mpi/mpi_transport.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/vkformer/parallel/mpi")
-    set(VKFORMER_WITH_MPI ON)
+    list(APPEND VKFORMER_COMPONENTS mpi)
 endif()
 
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/vkformer")
 install(EXPORT vkformer NAMESPACE vkformer:: DESTINATION "${package_dir}" FILE vkformer-targets.cmake)
+foreach(component ${VKFORMER_COMPONENTS})
+    install(EXPORT vkformer-${component} NAMESPACE vkformer:: DESTINATION "${package_dir}"
+        FILE vkformer-${component}-targets.cmake)
+endforeach()
+string(REPLACE ";" " " VKFORMER_COMPONENTS "${VKFORMER_COMPONENTS}")
 configure_package_config_file(cmake/vkformer-config.cmake.in "${PROJECT_BINARY_DIR}/vkformer-config.cmake"
     INSTALL_DESTINATION "${package_dir}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/vkformer-config-version.cmake" COMPATIBILITY SameMinorVersion)
@@ -66,8 +80,21 @@ install(FILES "${PROJECT_BINARY_DIR}/vkformer-config.cmake" "${PROJECT_BINARY_DI
 if(VKFORMER_RUNTIME_GLSLANG AND NOT BUILD_SHARED_LIBS)
     return()  # glslang's own pkg-config files do not name all of what it needs
 endif()
-# Paths in the file start at the file itself, so that the installed tree may be moved.
-file(RELATIVE_PATH pc_prefix "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
+# Paths in the file start at the file itself, so that the installed tree may be moved, unless they
+# were given as absolute ones.
+if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
+    set(pc_prefix "${CMAKE_INSTALL_PREFIX}")
+else()
+    file(RELATIVE_PATH pc_prefix "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
+    string(PREPEND pc_prefix "\${pcfiledir}/")
+endif()
+foreach(folder INCLUDE LIB)
+    string(TOLOWER "pc_${folder}dir" path)
+    set(${path} "${CMAKE_INSTALL_${folder}DIR}")
+    if(NOT IS_ABSOLUTE "${${path}}")
+        string(PREPEND ${path} "\${prefix}/")
+    endif()
+endforeach()
 if(BUILD_SHARED_LIBS)
     set(pc_cflags "-DVKFORMER_SHARED")
     set(pc_libs "")
