@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention: reading a prompt and a step of decoding, with what is not finite behind masks, lengths,
-// pages out of range, and caches that are packed.
+// Attention: reading a prompt and a step of decoding, with what is not finite behind masks,
+// lengths, pages out of range, and caches that are packed.
 #include <algorithm>
 
 #include "doctor/cases.h"
