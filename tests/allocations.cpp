@@ -13,10 +13,17 @@
 
 #if defined(__SANITIZE_ADDRESS__)
 #define ALLOCATIONS_OF_SANITIZER
+#elif defined(__SANITIZE_THREAD__)
+#define NEW_OF_SANITIZER
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define ALLOCATIONS_OF_SANITIZER
+#elif __has_feature(thread_sanitizer)
+#define NEW_OF_SANITIZER
 #endif
+#endif
+#if defined(ALLOCATIONS_OF_SANITIZER)
+#define NEW_OF_SANITIZER
 #endif
 
 #if defined(ALLOCATIONS_OF_SANITIZER)
@@ -104,7 +111,7 @@ Failing::~Failing() {
 std::uint64_t Failing::count() const { return counted; }
 
 bool can_fail() {
-#if defined(ALLOCATIONS_OF_SANITIZER)
+#if defined(NEW_OF_SANITIZER)
     return false;
 #else
     return true;
@@ -138,8 +145,8 @@ std::uint64_t bytes_in_use() {
 
 }  // namespace allocations
 
-// AddressSanitizer has forms of its own, all of which would have to go.
-#if !defined(ALLOCATIONS_OF_SANITIZER)
+// The sanitizers have forms of their own, all of which would have to go.
+#if !defined(NEW_OF_SANITIZER)
 
 // The other forms of the standard library end here.
 void* operator new(std::size_t bytes) {
