@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "layers/attention.h"
 #include "tests/op_check.h"
@@ -40,13 +41,18 @@ Tolerance f16_tolerance(const Qkv& x, const reference::AttentionOptions& options
 /// The results that a call asks for. They decide which kernels compute it.
 enum class Ask : std::uint8_t { y, y_and_lse, everything };
 
+/// What a test asks for in turn, everything last. Where VKFORMER_VARIANT names a fused kernel, in
+/// fp32, everything is not among it: no kernel of fused attention has a part in that, and the run
+/// without the variable has computed the same.
+std::vector<Ask> asks();
+
 /// Computes attention of x on the device. `repeat_kv`: see vkf::AttentionOptions.
 Attended attend(const Qkv& x, const reference::AttentionOptions& options = {}, Ask ask = Ask::y,
                 bool repeat_kv = false);
 
 /// Says how y, the log-sum-exp or the weights differ from the twin's (empty: they do not), asked
-/// for y alone and for everything; on the device as it is, and as on a small GPU. In f16 what is
-/// given to both is what f16 keeps of x.
+/// for what asks() gives; on the device as it is, and as on a small GPU. In f16 what is given to
+/// both is what f16 keeps of x.
 std::string mismatch(const Qkv& x, const reference::AttentionOptions& options = {}, const Tolerance& tolerance = {});
 
 }  // namespace vkf::test

@@ -31,7 +31,7 @@ Qkv poisoned(Qkv x, const std::vector<std::int64_t>& tokens) {
 /// Checks that the results have the same bits with and without the poison, whatever is asked for.
 void check_no_trace(const Qkv& x, const std::vector<std::int64_t>& unseen, const Options& o) {
     const Qkv spoilt = poisoned(x, unseen);
-    for (const Ask ask : {Ask::y, Ask::y_and_lse, Ask::everything}) {
+    for (const Ask ask : asks()) {
         CAPTURE(static_cast<int>(ask));
         const Attended clean = attend(x, o, ask);
         const Attended other = attend(spoilt, o, ask);
@@ -103,7 +103,7 @@ TEST_CASE("attention: a row that sees nothing gives 0 whatever there is") {
     x.query = Tensor(x.query.shape, kNan);
     Options o;
     o.scores.keys = Tensor({1}, 0.0);
-    for (const Ask ask : {Ask::y, Ask::y_and_lse, Ask::everything}) {
+    for (const Ask ask : asks()) {
         const Attended a = attend(x, o, ask);
         for (const double y : a.y.data) {
             CHECK(y == 0);
@@ -118,7 +118,7 @@ TEST_CASE("attention: a NaN that is seen shows, where it is seen and nowhere els
     const Qkv x = random_qkv({1, 2, 1, 12, 50, 16, 16});
     Options o;
     o.scores.causal = Causal::bottom_right;  // row r sees keys 0 .. r + 38
-    for (const Ask ask : {Ask::y, Ask::y_and_lse, Ask::everything}) {
+    for (const Ask ask : asks()) {
         CAPTURE(static_cast<int>(ask));
         const Attended clean = attend(x, o, ask);
         const auto check = [&](const Qkv& spoilt, auto seen) {

@@ -130,7 +130,7 @@ TEST_CASE("attention: a kv head shared by its group gives the bits of one repeat
         Options dropped = all_at_once(s, 8);
         dropped.dropout = 0.4;
         for (const Options& o : {Options{}, causal(Causal::bottom_right), all_at_once(s, 5), dropped}) {
-            for (const Ask ask : {Ask::y, Ask::y_and_lse, Ask::everything}) {
+            for (const Ask ask : asks()) {
                 CAPTURE(static_cast<int>(ask));
                 const Attended shared = attend(x, o, ask);
                 const Attended by_copy = attend(x, o, ask, true);
