@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device::self_test() and tools/doctor: on devices that are right, and on drivers that lie.
+// tools/doctor: on devices that are right, and on drivers that lie.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -8,10 +8,9 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "doctor/check_case.h"
 #include "ops/lanes.h"
 #include "ops/ops.h"
-#include "tests/believed.h"
+#include "tests/device.h"
 #include "tests/fixtures.h"
 #include "tests/lying_device.h"
 #include "tests/op_check.h"
@@ -22,21 +21,6 @@
 namespace vkf::test {
 
 namespace {
-
-/// No variable decides.
-struct DoctorByFile {
-    Environment leave_out{"VKFORMER_LEAVE_OUT", std::nullopt};
-};
-
-std::vector<std::string> problems(const SelfTest& test) {
-    std::vector<std::string> out;
-    for (const SelfCheck& c : test.checks) {
-        if (!c.problem.empty()) {
-            out.push_back(c.kernel + ", " + c.what + ": " + c.problem);
-        }
-    }
-    return out;
-}
 
 std::string read_all(const std::filesystem::path& path) {
     std::ifstream in(path, std::ios::binary);
@@ -74,192 +58,8 @@ std::string explained_product(const DeviceOptions& options) {
 }  // namespace
 
 TEST_SUITE("doctor") {
-    TEST_CASE("self-test: a device that is right is healthy, as a GPU too") {
-        const DoctorByFile by_file;
-        for (const bool gpu : {false, true}) {
-            CAPTURE(gpu);
-            const Believed kind([&](Capabilities& c) {
-                if (gpu) {
-                    as_gpu(c);
-                }
-                c.variants.clear();
-                c.left_out.clear();
-            });
-            std::size_t told = 0;
-            SelfTestOptions options;
-            options.progress = [&](const SelfCheck&) { ++told; };
-            options.seconds = gpu ? 4 : 0;  // a processor takes long to compile a GPU's kernels
-            const SelfTest test = device().self_test(options);
-            CHECK(problems(test).empty());
-            CHECK(test.verdict == Verdict::healthy);
-            CHECK((gpu || test.complete));
-            CHECK(test.left_out.empty());
-            CHECK(test.checks.size() >= (gpu ? 2 : 14));
-            CHECK(told == test.checks.size());
-            CHECK((test.floats.nan && test.floats.infinity && test.floats.minus_zero));
-            CHECK((!test.complete || !device().capabilities().keeps_subnormal_f16 || test.floats.f16_denormals));
-            CHECK(std::all_of(test.checks.begin(), test.checks.end(),
-                              [](const SelfCheck& c) { return c.error <= 1 && c.ms > 0 && c.chosen; }));
-        }
-        CHECK(device().left_out().empty());
-    }
-
-    TEST_CASE("self-test: what cannot be planned is told, and not healthy") {
-        const DoctorByFile by_file;
-        {
-            const Environment wrong("VKFORMER_TUNING", "matmul_rows=7");
-            const SelfTest test = Device::create().self_test({.repeats = 1});
-            CHECK(test.verdict == Verdict::unusable);
-            const std::vector<std::string> found = problems(test);
-            REQUIRE_FALSE(found.empty());
-            for (const std::string& problem : found) {
-                CHECK_MESSAGE(problem.starts_with("plan, "), problem);
-                CHECK_MESSAGE(contains(problem, ": cannot be planned: "), problem);
-            }
-            CHECK(contains(error_of([] { visit({}); }), "VKFORMER_TUNING=matmul_rows=7: decides already"));
-        }
-    }
-
-    TEST_CASE("self-test: every case of the long form is right with what the device chooses") {
-        for (const auto& cases :
-             {doctor::product_cases(), doctor::row_cases(), doctor::attention_cases(), doctor::gradient_cases()}) {
-            for (const doctor::CaseMaker& maker : cases) {
-                if (!maker.thorough) {  // those are the short form's
-                    continue;
-                }
-                const std::string what = maker.what;
-                CAPTURE(what);
-                const doctor::LoadedCase loaded(device(), maker.make());
-                std::string why;
-                std::optional<Plan> plan = loaded.plan(device().capabilities(), &why);
-                CHECK(why == "");
-                if (plan) {
-                    CHECK(doctor::check_case(device(), loaded, std::move(*plan), 1).problem == "");
-                }
-            }
-        }
-    }
-
-    TEST_CASE("self-test: ends in time") {
-        const SelfTest test = device().self_test({.thorough = true, .repeats = 1, .seconds = 1e-9, .progress = {}});
-        CHECK_FALSE(test.complete);
-        CHECK(test.checks.size() == 1);
-        CHECK(test.verdict == Verdict::healthy);
-    }
-
-    TEST_CASE("self-test: a kernel that is wrong is left out, and what stands in for it is right") {
-        const DoctorByFile by_file;
-        if (!hands_round(device().capabilities())) {
-            cannot_run("kernels that shuffle");
-            return;
-        }
-        fake::Vulkan vulkan;
-        LyingDevice liar(vulkan, LyingDevice::kShuffles);
-        Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
-        liar.corrupt();
-        const SelfTest test = device.self_test();
-        CHECK(test.verdict == Verdict::degraded);
-        CHECK(test.complete);
-        REQUIRE_FALSE(test.left_out.empty());
-        for (const LeftOut& k : test.left_out) {
-            CAPTURE(k.kernel);
-            CHECK(contains(k.kernel, "_lanes"));
-            CHECK(contains(k.why, "the self-test found it wrong: "));
-            CHECK(contains(k.why, " results are wrong: "));
-        }
-        CHECK(device.left_out() == test.left_out);
-        // every case was right in the end
-        for (const SelfCheck& c : test.checks) {
-            const auto same = [&](const SelfCheck& other) { return other.what == c.what && other.problem.empty(); };
-            CHECK_MESSAGE(std::any_of(test.checks.begin(), test.checks.end(), same), c.what);
-        }
-        Graph g;
-        g.output("y", linear(g.input("x", {150, 64}), g.input("w", {72, 64})));
-        const std::string how = device.compile(g, {}).explain();
-        CHECK(contains(how, "matmul<"));
-        CHECK(contains(how, " is left out: the self-test found it wrong"));
-        CHECK(device.self_test().verdict == Verdict::healthy);
-        CHECK(last_words(std::move(device)) == "");
-        CHECK(vulkan.live_objects() == 0);
-    }
-
-    TEST_CASE("self-test: bits that change from run to run are found") {
-        const DoctorByFile by_file;
-        if (!hands_round(device().capabilities())) {
-            cannot_run("kernels that shuffle");
-            return;
-        }
-        fake::Vulkan vulkan;
-        LyingDevice liar(vulkan, LyingDevice::kShuffles);
-        const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
-        liar.corrupt(2);  // the first of two runs is right
-        const SelfTest test = device.self_test();
-        CHECK(test.verdict == Verdict::degraded);
-        const std::vector<std::string> found = problems(test);
-        CHECK(std::any_of(found.begin(), found.end(),
-                          [](const std::string& p) { return contains(p, "run 2 gave other bits than the first"); }));
-    }
-
-    TEST_CASE("self-test: a driver that drops what it says it ran is unusable") {
-        const DoctorByFile by_file;
-        fake::Vulkan vulkan;
-        LyingDevice liar(vulkan, LyingDevice::kEveryKernel);
-        const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
-        liar.drop();
-        const SelfTest test = device.self_test();
-        CHECK(test.verdict == Verdict::unusable);
-        CHECK_FALSE(test.complete);
-        REQUIRE(problems(test).size() == 1);
-        CHECK(contains(problems(test)[0], "submission, work that is reported as done: "));
-        CHECK(contains(problems(test)[0], "was taken with VK_SUCCESS and did not run"));
-        CHECK(test.left_out.empty());
-    }
-
-    TEST_CASE("self-test: a lost device is told, with what lost it") {
-        const DoctorByFile by_file;
-        fake::Vulkan vulkan;
-        LyingDevice liar(vulkan, LyingDevice::kEveryKernel);
-        const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
-        // behind the eight runs of the first check
-        vulkan.vkWaitForFences.fail(VK_ERROR_DEVICE_LOST, 9);
-        const SelfTest test = device.self_test();
-        CHECK(test.verdict == Verdict::unusable);
-        CHECK_FALSE(test.complete);
-        REQUIRE(problems(test).size() == 1);
-        CHECK(contains(problems(test)[0], "product of 1 row"));
-        CHECK(contains(error_of([&] { device.self_test(); }), "was lost"));
-    }
-
-    TEST_CASE("self-test: whatever run loses the device, the report ends with the kernels of that run") {
-        const DoctorByFile by_file;
-        if (!hands_round(device().capabilities())) {
-            cannot_run("kernels that shuffle");
-            return;
-        }
-        bool while_blaming = false;
-        for (std::uint64_t nth = 9;; nth += 4) {  // the first check has eight runs
-            CAPTURE(nth);
-            fake::Vulkan vulkan;
-            LyingDevice liar(vulkan, LyingDevice::kEveryKernel);
-            const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
-            liar.corrupt();
-            vulkan.vkWaitForFences.fail(VK_ERROR_DEVICE_LOST, nth);
-            const SelfTest test = device.self_test();
-            if (vulkan.vkWaitForFences.calls < nth) {
-                break;
-            }
-            CHECK(test.verdict == Verdict::unusable);
-            CHECK_FALSE(test.complete);
-            const SelfCheck& last = test.checks.back();
-            CHECK(contains(last.problem, "VK_ERROR_DEVICE_LOST"));
-            CHECK((last.kernel != "device" || last.what == "a weight kept in f16"));
-            while_blaming = while_blaming || contains(last.problem, "; another in its place: ");
-        }
-        CHECK(while_blaming);
-    }
-
     TEST_CASE("doctor: a device that is right, and a report that tells nobody whose it is") {
-        const DoctorByFile by_file;
+        const LeftOutByFile by_file;
         const TemporaryFolder cache, reports;
         const Visit v = visit({.folder = reports.path(), .cache_folder = cache.path()});
         CHECK(v.code == 0);
@@ -310,7 +110,7 @@ TEST_SUITE("doctor") {
     }
 
     TEST_CASE("doctor: a report that cannot be written says so, and is no verdict") {
-        const DoctorByFile by_file;
+        const LeftOutByFile by_file;
         const TemporaryFolder cache, reports;
         const std::filesystem::path file = reports.path() / "file";
         std::ofstream(file) << "no folder";
@@ -329,7 +129,7 @@ TEST_SUITE("doctor") {
     }
 
     TEST_CASE("doctor: a kernel that hangs and has none in its place is not left out") {
-        const DoctorByFile by_file;
+        const LeftOutByFile by_file;
         const TemporaryFolder cache, reports;
         fake::Vulkan vulkan;
         std::uint64_t waits = 0;
@@ -364,7 +164,7 @@ TEST_SUITE("doctor") {
     }
 
     TEST_CASE("doctor: a kernel that is wrong is kept from later programs, until it is forgotten") {
-        const DoctorByFile by_file;
+        const LeftOutByFile by_file;
         if (!hands_round(device().capabilities())) {
             cannot_run("kernels that shuffle");
             return;
@@ -397,7 +197,7 @@ TEST_SUITE("doctor") {
     }
 
     TEST_CASE("doctor: what one examination found stays where the next has not looked at everything") {
-        const DoctorByFile by_file;
+        const LeftOutByFile by_file;
         const TemporaryFolder cache;
         const Device device = Device::create({.cache_folder = cache.path()});
         const LeftOut rare{"attention_merge", "the doctor found it wrong on 2026-01-01: so"};
@@ -450,7 +250,7 @@ TEST_SUITE("doctor") {
     }
 
     TEST_CASE("doctor: where no device can be made behind a hang, the list and the report are kept") {
-        const DoctorByFile by_file;
+        const LeftOutByFile by_file;
         if (!hands_round(device().capabilities())) {
             cannot_run("kernels that shuffle");
             return;
@@ -471,7 +271,7 @@ TEST_SUITE("doctor") {
     }
 
     TEST_CASE("doctor: a list that cannot be kept costs no report") {
-        const DoctorByFile by_file;
+        const LeftOutByFile by_file;
         if (!hands_round(device().capabilities())) {
             cannot_run("kernels that shuffle");
             return;
@@ -489,58 +289,8 @@ TEST_SUITE("doctor") {
         CHECK(nlohmann::json::parse(read_all(reports.path() / "report.json")).at("verdict") == "degraded");
     }
 
-    TEST_CASE("self-test: a kernel for which there was no memory is told, and not left out") {
-        const DoctorByFile by_file;
-        if (!hands_round(device().capabilities())) {
-            cannot_run("kernels that shuffle");
-            return;
-        }
-        bool replaced = false;
-        for (std::uint64_t nth = 2; nth < 10; ++nth) {  // behind the first check's
-            CAPTURE(nth);
-            fake::Vulkan vulkan;
-            const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
-            vulkan.vkCreateComputePipelines.fail(VK_ERROR_OUT_OF_DEVICE_MEMORY, nth);
-            const SelfTest test = device.self_test();
-            CHECK(test.verdict != Verdict::healthy);  // unusable where nothing stands in
-            CHECK(test.complete);
-            REQUIRE(problems(test).size() == 1);
-            CHECK(contains(problems(test)[0], "its pipeline failed with VK_ERROR_OUT_OF_DEVICE_MEMORY"));
-            CHECK(test.left_out.empty());
-            CHECK(device.left_out().empty());
-            CHECK(device.self_test().verdict == Verdict::healthy);
-            replaced = replaced || test.verdict == Verdict::degraded;
-        }
-        CHECK(replaced);
-    }
-
-    TEST_CASE("self-test: a check for which memory is short says so, and blames neither kernel nor device") {
-        const DoctorByFile by_file;
-        const struct {
-            std::uint64_t nth;
-            VkResult result;
-        } faults[] = {{1, VK_ERROR_OUT_OF_DEVICE_MEMORY},
-                      {5, VK_ERROR_OUT_OF_HOST_MEMORY},
-                      {24, VK_ERROR_TOO_MANY_OBJECTS},
-                      {31, VK_ERROR_OUT_OF_DEVICE_MEMORY}};
-        for (const auto& fault : faults) {
-            CAPTURE(fault.nth);
-            fake::Vulkan vulkan;
-            const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
-            vulkan.vkCreateBuffer.fail(fault.result, fault.nth);
-            const SelfTest test = device.self_test({.repeats = 1});
-            CHECK(test.verdict == Verdict::healthy);
-            CHECK_FALSE(test.complete);
-            REQUIRE(problems(test).size() == 1);
-            CHECK(problems(test)[0].starts_with("memory, "));
-            CHECK(contains(problems(test)[0], "not tested, for memory was short: "));
-            CHECK(test.left_out.empty());
-            CHECK(device.left_out().empty());
-        }
-    }
-
     TEST_CASE("doctor: memory that is short keeps no kernel from programs") {
-        const DoctorByFile by_file;
+        const LeftOutByFile by_file;
         const TemporaryFolder cache;
         fake::Vulkan vulkan;
         vulkan.vkCreateBuffer.fail(VK_ERROR_OUT_OF_DEVICE_MEMORY, 20);
@@ -551,7 +301,7 @@ TEST_SUITE("doctor") {
     }
 
     TEST_CASE("doctor: between the runs that are timed as much is copied") {
-        const DoctorByFile by_file;
+        const LeftOutByFile by_file;
         const TemporaryFolder cache;
         fake::Vulkan vulkan;
         const Device device = Device::create({.cache_folder = cache.path(), .get_instance_proc_addr = vulkan.entry()});
@@ -579,7 +329,7 @@ TEST_SUITE("doctor") {
     }
 
     TEST_CASE("doctor: what cannot be measured is told, and leaves the verdict") {
-        const DoctorByFile by_file;
+        const LeftOutByFile by_file;
         const TemporaryFolder cache;
         fake::Vulkan vulkan;
         const Device device = Device::create({.cache_folder = cache.path(), .get_instance_proc_addr = vulkan.entry()});
@@ -604,7 +354,7 @@ TEST_SUITE("doctor") {
     }
 
     TEST_CASE("doctor: a driver that refuses kernels is degraded, one that is wrong with all is unusable") {
-        const DoctorByFile by_file;
+        const LeftOutByFile by_file;
         const TemporaryFolder cache;
         if (hands_round(device().capabilities())) {
             fake::Vulkan vulkan;
@@ -630,7 +380,7 @@ TEST_SUITE("doctor") {
     }
 
     TEST_CASE("doctor: goes on, on a new device, behind a kernel that hangs") {
-        const DoctorByFile by_file;
+        const LeftOutByFile by_file;
         if (!hands_round(device().capabilities())) {
             cannot_run("kernels that shuffle");
             return;
@@ -648,6 +398,9 @@ TEST_SUITE("doctor") {
     TEST_CASE("doctor: variables that decide already are an error") {
         const Environment variable("VKFORMER_LEAVE_OUT", "matmul");
         CHECK(contains(error_of([] { visit({}); }), "decides already; unset it"));
+        const LeftOutByFile by_file;
+        const Environment tuning("VKFORMER_TUNING", "matmul_rows=7");
+        CHECK(contains(error_of([] { visit({}); }), "VKFORMER_TUNING=matmul_rows=7: decides already"));
     }
 }
 

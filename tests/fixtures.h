@@ -35,6 +35,11 @@ private:
     std::optional<std::string> before_;
 };
 
+/// No variable decides which kernels are left out.
+struct LeftOutByFile : Environment {
+    LeftOutByFile() : Environment("VKFORMER_LEAVE_OUT", std::nullopt) {}
+};
+
 /// The file descriptors that this process has open, on Linux; 0 elsewhere.
 std::ptrdiff_t open_descriptors();
 

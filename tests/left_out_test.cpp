@@ -27,11 +27,6 @@ namespace vkf::test {
 
 namespace {
 
-/// No variable decides.
-struct LeftOutByFile : Environment {
-    LeftOutByFile() : Environment("VKFORMER_LEAVE_OUT", std::nullopt) {}
-};
-
 constexpr std::int64_t kRows = 150, kColumns = 72, kSums = 64;
 
 void describe_product(Graph& g) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "runtime/compile/plan.h"
 #include "tests/bound_recording.h"
@@ -11,6 +12,25 @@
 #include "tests/fake_vulkan.h"
 
 namespace vkf::test {
+
+namespace {
+
+/// Hands over a program of two slots on a host's device, once as usual and once checked.
+void usual_and_checked(const std::function<void(Host&, Program&)>& use) {
+    Host host;
+    {
+        const Device device = Device::borrow(host.handles());
+        for (const bool checked : {false, true}) {
+            CAPTURE(checked);
+            Program program = compile_small(device, {.name = "layer", .slots = 2, .checked = checked});
+            program.allocate();
+            use(host, program);
+        }
+    }
+    CHECK(host.messages().empty());
+}
+
+}  // namespace
 
 TEST_SUITE("segments") {
     TEST_CASE("segments: recorded in segments, frame by frame, it gives the bits of the whole") {
@@ -82,73 +102,56 @@ TEST_SUITE("segments") {
     }
 
     TEST_CASE("segments: while some are left, no run of the program comes between") {
-        Host host;
-        {
-            const Device device = Device::borrow(host.handles());
-            for (const bool checked : {false, true}) {
-                CAPTURE(checked);
-                Program program = compile_small(device, {.name = "layer", .slots = 2, .checked = checked});
-                program.allocate();
-                const Bound bound(host, 33);
-                const std::vector<float> want = whole(host, program, bound);
-                program.finished(0);
-                program.set("tokens", 33);
-                program.upload("x", std::vector<float>(33 * SmallModel::kWidth, 0.5f));
-                std::memset(bound.y.mapped, 0, kBytes);
-                const double budget = program.cost(bound.sizes).total() / 7;
-                Segment segment;
-                REQUIRE(text(program.begin(bound.recording(1))) == "");
-                while (!segment.last) {
-                    VkCommandBuffer commands = host.begin();
-                    REQUIRE(text(program.record_segment(commands, budget, segment, 1)) == "");
-                    host.submit(commands);
-                    host.wait_idle();
-                    if (!segment.last) {
-                        CHECK(contains(message_of([&] { program.run(); }), "slot 1, of which segments are left"));
-                        CHECK(contains(message_of([&] { program.submit(); }), "slot 1, of which segments are left"));
-                    }
+        usual_and_checked([](Host& host, Program& program) {
+            const Bound bound(host, 33);
+            const std::vector<float> want = whole(host, program, bound);
+            program.finished(0);
+            program.set("tokens", 33);
+            program.upload("x", std::vector<float>(33 * SmallModel::kWidth, 0.5f));
+            std::memset(bound.y.mapped, 0, kBytes);
+            const double budget = program.cost(bound.sizes).total() / 7;
+            Segment segment;
+            REQUIRE(text(program.begin(bound.recording(1))) == "");
+            while (!segment.last) {
+                VkCommandBuffer commands = host.begin();
+                REQUIRE(text(program.record_segment(commands, budget, segment, 1)) == "");
+                host.submit(commands);
+                host.wait_idle();
+                if (!segment.last) {
+                    CHECK(contains(message_of([&] { program.run(); }), "slot 1, of which segments are left"));
+                    CHECK(contains(message_of([&] { program.submit(); }), "slot 1, of which segments are left"));
                 }
-                CHECK(bound.result() == want);
-                program.finished(1);
-                program.run();
             }
-        }
-        CHECK(host.messages().empty());
+            CHECK(bound.result() == want);
+            program.finished(1);
+            program.run();
+        });
     }
 
     TEST_CASE("segments: finished() gives up those that are left") {
-        Host host;
-        {
-            const Device device = Device::borrow(host.handles());
-            for (const bool checked : {false, true}) {
-                CAPTURE(checked);
-                Program program = compile_small(device, {.name = "layer", .slots = 2, .checked = checked});
-                program.allocate();
-                const Bound bound(host, 5);
-                program.set("tokens", 5);
-                program.upload("x", SmallModel::input(5).floats());
-                for (const std::uint32_t slot : {0u, 1u}) {
-                    CAPTURE(slot);
-                    Segment segment;
-                    REQUIRE(text(program.begin(bound.recording(slot))) == "");
-                    // into a command buffer that is dropped
-                    REQUIRE(text(program.record_segment(host.begin(), 1, segment, slot)) == "");
-                    REQUIRE_FALSE(segment.last);
-                    program.finished(1 - slot);  // which is another
-                    CHECK(contains(message_of([&] { program.run(); }), "of which segments are left"));
-                    program.finished(slot);
-                    CHECK(contains(text(program.record_segment(host.begin(), 1, segment, slot)),
-                                   "nothing left to record"));
-                    whole(host, program, bound);
-                    CHECK(bound.wrong() == "");
-                    program.finished(0);
-                    CHECK(text(program.record(host.begin(), bound.recording(1 - slot))) == "");
-                    program.finished(1 - slot);
-                    program.run();
-                }
+        usual_and_checked([](Host& host, Program& program) {
+            const Bound bound(host, 5);
+            program.set("tokens", 5);
+            program.upload("x", SmallModel::input(5).floats());
+            for (const std::uint32_t slot : {0u, 1u}) {
+                CAPTURE(slot);
+                Segment segment;
+                REQUIRE(text(program.begin(bound.recording(slot))) == "");
+                // into a command buffer that is dropped
+                REQUIRE(text(program.record_segment(host.begin(), 1, segment, slot)) == "");
+                REQUIRE_FALSE(segment.last);
+                program.finished(1 - slot);  // which is another
+                CHECK(contains(message_of([&] { program.run(); }), "of which segments are left"));
+                program.finished(slot);
+                CHECK(contains(text(program.record_segment(host.begin(), 1, segment, slot)), "nothing left to record"));
+                whole(host, program, bound);
+                CHECK(bound.wrong() == "");
+                program.finished(0);
+                CHECK(text(program.record(host.begin(), bound.recording(1 - slot))) == "");
+                program.finished(1 - slot);
+                program.run();
             }
-        }
-        CHECK(host.messages().empty());
+        });
     }
 }
 
