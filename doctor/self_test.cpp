@@ -44,7 +44,11 @@ bool is_taken(const Plan& plan, Arithmetic arithmetic) {
 class SelfTester {
 public:
     SelfTester(const Device& device, DeviceCore& core, const SelfTestOptions& options)
-        : device_(device), core_(core), options_(options) {}
+        : device_(device), core_(core), options_(options) {
+        if (std::isnan(options.seconds)) {
+            throw Error("seconds is not a number", "SelfTestOptions");
+        }
+    }
 
     SelfTest run() {
         try {

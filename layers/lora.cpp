@@ -41,7 +41,9 @@ struct Lora::Parts {
         const Value b = g.state("lora_B.weight", {y.size(-1), options.rank});
         parameters.insert(parameters.end(), {a, b});
         const float scale = options.alpha / static_cast<float>(options.rank);
-        return y + matmul(linear(x, a), b, {.scale = scale, .transpose_b = true});
+        const Value rows = x.rank() == 1 ? reshape(x, {1, x.size(0)}) : x;
+        const Value low = matmul(linear(rows, a), b, {.scale = scale, .transpose_b = true});
+        return y + (x.rank() == 1 ? reshape(low, y.shape()) : low);
     }
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "ops/add_op.h"
 #include "ops/checks.h"
@@ -218,17 +219,24 @@ void update_all(const char* op, const std::vector<Value>& parameters, const std:
     }
 }
 
+/// True for what is finite as the float that kernels get.
+bool is_float(double number) { return std::abs(number) <= std::numeric_limits<float>::max(); }
+
+void check_not_negative(const char* what, double number) {
+    require(is_float(number) && number >= 0, kName,
+            std::string(what) + " = " + std::to_string(number) + " is negative or not finite");
+}
+
 void check_rate(double learning_rate, double weight_decay) {
-    require(std::isfinite(learning_rate) && learning_rate >= 0, kName,
-            "learning_rate = " + std::to_string(learning_rate) + " is negative or not finite");
-    require(std::isfinite(weight_decay) && weight_decay >= 0, kName,
-            "weight_decay = " + std::to_string(weight_decay) + " is negative or not finite");
+    check_not_negative("learning_rate", learning_rate);
+    check_not_negative("weight_decay", weight_decay);
 }
 
 }  // namespace
 
 double Schedule::at(std::int64_t step) const {
-    const double ramp = warmup > 0 ? std::min(static_cast<double>(step + 1) / static_cast<double>(warmup), 1.0) : 1.0;
+    const double ramp =
+        warmup > 0 ? std::min((static_cast<double>(step) + 1.0) / static_cast<double>(warmup), 1.0) : 1.0;
     if (kind == Kind::constant) {
         return ramp;
     }
@@ -244,8 +252,7 @@ void update(const std::vector<Value>& parameters, const std::vector<Value>& grad
     for (const auto& [beta, what] : {std::pair{optimizer.beta1, "beta1"}, std::pair{optimizer.beta2, "beta2"}}) {
         require(beta >= 0 && beta < 1, kName, std::string(what) + " = " + std::to_string(beta) + " is not in 0..1");
     }
-    require(std::isfinite(optimizer.eps) && optimizer.eps >= 0, kName,
-            "eps = " + std::to_string(optimizer.eps) + " is negative or not finite");
+    check_not_negative("eps", optimizer.eps);
     update_all(kName, parameters, gradients,
                {.kind = optimizer.amsgrad ? kOptimizerAmsgrad : kOptimizerAdam, .adam = optimizer}, options);
 }
@@ -253,8 +260,9 @@ void update(const std::vector<Value>& parameters, const std::vector<Value>& grad
 void update(const std::vector<Value>& parameters, const std::vector<Value>& gradients, const Sgd& optimizer,
             const UpdateOptions& options) {
     check_rate(optimizer.learning_rate, optimizer.weight_decay);
-    require(std::isfinite(optimizer.momentum) && optimizer.momentum >= 0, kName,
-            "momentum = " + std::to_string(optimizer.momentum) + " is negative or not finite");
+    check_not_negative("momentum", optimizer.momentum);
+    require(is_float(optimizer.dampening), kName,
+            "dampening = " + std::to_string(optimizer.dampening) + " is not finite");
     require(!optimizer.nesterov || (optimizer.momentum > 0 && optimizer.dampening == 0), kName,
             "Nesterov momentum needs a momentum and no dampening");
     const uint kind = optimizer.momentum == 0.0 ? kOptimizerSgd

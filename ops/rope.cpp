@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shaders/rope.h"
 
+#include <algorithm>
+#include <limits>
 #include <memory>
 #include <span>
 
@@ -27,6 +29,14 @@ const Shader kShader{"rope", spirv::kRopeSpirv};
 const Shader kWide{"rope_wide", spirv::kRopeSpirv, kWideLoads};
 constexpr const char* kName = "rope";
 constexpr uint kLocalSize = 64;
+
+/// Refuses tables of more numbers than kernels count, which no memory of a host's need hold first.
+void check_table(const char* op, std::int64_t positions, std::int64_t numbers) {
+    constexpr std::int64_t kMost = std::numeric_limits<std::uint32_t>::max();
+    require(positions <= kMost / std::max<std::int64_t>(numbers, 1), op,
+            "a table of " + std::to_string(positions) + " positions by " + std::to_string(numbers) +
+                " has more than 2^32 - 1 numbers");
+}
 
 struct RopeParams {
     RopeLayout layout;
@@ -239,6 +249,7 @@ std::vector<float> rope_table(const Rope& options, std::int64_t head_dim) {
     check_angles(options, r);
     double magnitude = 1.0;
     const std::vector<double> f = frequencies(options, r, magnitude);
+    check_table(kName, options.max_positions, static_cast<std::int64_t>(2 * f.size()));
     std::vector<float> table;
     table.reserve(static_cast<std::size_t>(options.max_positions) * f.size() * 2);
     for (std::int64_t position = 0; position < options.max_positions; ++position) {
@@ -291,6 +302,7 @@ Value sinusoidal_positions(Graph& graph, std::int64_t length, std::int64_t dim) 
     constexpr const char* kSinusoid = "sinusoidal_positions";
     require(length >= 1 && dim >= 1, kSinusoid,
             "length " + std::to_string(length) + " and dim " + std::to_string(dim) + " must be positive");
+    check_table(kSinusoid, length, dim);
     std::vector<float> table;
     for (std::int64_t position = 0; position < length; ++position) {
         for (std::int64_t i = 0; i < dim; ++i) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <cstdlib>
 #include <utility>
 
@@ -125,8 +126,16 @@ const Candidate& choose(const Candidates& all, const std::string& select) {
     throw Error("no device \"" + select + "\"; there are: " + known);
 }
 
+void require_number(const std::optional<double>& option, const char* name) {
+    if (option && std::isnan(*option)) {
+        throw Error(std::string(name) + " is not a number", "DeviceOptions");
+    }
+}
+
 /// Finishes owned and borrowed devices alike, once the handles are set.
 std::shared_ptr<DeviceCore> finish(std::shared_ptr<DeviceCore> core, const DeviceOptions& options) {
+    require_number(options.wait_seconds, "wait_seconds");
+    require_number(options.submit_budget, "submit_budget");
     core->options = options;
     core->options.staging_bytes = std::max<std::uint64_t>(options.staging_bytes, 4);
     core->options.checked = options.checked || environment("VKFORMER_CHECKED") == "1";

@@ -152,7 +152,7 @@ Cost Program::cost(std::span<const SizeSetting> sizes) const {
     std::vector<std::int64_t> values = core_->sizes;
     for (Status wrong : {core_->settle(sizes, values), core_->check_sizes(values)}) {
         if (!wrong) {
-            throw Error(wrong.message.data(), core_->options.name, wrong.error_result());
+            throw Error(wrong.message.data(), {}, wrong.error_result());  // which names the program
         }
     }
     return core_->cost(values);

@@ -194,6 +194,9 @@ bool Dim::divided_by(const Dim& divisor, Dim& out) const {
     }
     Dim quotient;
     const auto divide = [&](Term t) {
+        if (by.coefficient == -1 && t.coefficient == std::numeric_limits<std::int64_t>::min()) {
+            return false;  // there is no such quotient
+        }
         if (t.coefficient % by.coefficient != 0) {
             return false;
         }
