@@ -211,6 +211,12 @@ T or_default(T value, T otherwise) {
 inline std::string text_or(const char* text, const char* otherwise = "") { return text ? text : otherwise; }
 inline std::string text(const char* t, const char* what) { return &need(t, what); }
 
+/// Throws where give_text() would, ahead of what cannot be undone.
+inline void need_room(char* to, std::size_t capacity) {
+    if (capacity != 0) {
+        need(to, "the text");
+    }
+}
 /// Gives a text as vkformer_c.h says.
 void give_text(const std::string& from, char* to, std::size_t capacity, std::size_t* needed);
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <string_view>
 
 #include "c/device.h"
 #include "ops/tuning.h"
@@ -237,9 +238,8 @@ vkf_result vkf_device_take_messages(vkf_device* device, char* text, size_t capac
             d.messages += message + '\n';
         }
         give_text(d.messages, text, capacity, needed);
-        if (d.messages.size() < capacity) {
-            d.messages.clear();
-        }
+        const std::string_view given = std::string_view(d.messages).substr(0, capacity == 0 ? 0 : capacity - 1);
+        d.messages.erase(0, given.rfind('\n') + 1);  // npos + 1 is 0
     });
 }
 
@@ -257,6 +257,7 @@ vkf_result vkf_device_save_tuning(const vkf_device* device, const char* choices,
                                   size_t* needed) {
     return guard(__func__, [&] {
         const Device& d = need(device, "device").device;
+        need_room(path, capacity);
         give_text(utf8_name(save_tuning(d, text(choices, "choices"))), path, capacity, needed);
     });
 }
@@ -275,6 +276,7 @@ vkf_result vkf_device_save_left_out(const vkf_device* device, uint32_t count, co
             const vkf_left_out& k = (&need(kernels, "kernels"))[i];
             all.push_back({text(k.kernel, "kernel"), text(k.why, "why")});
         }
+        need_room(path, capacity);
         give_text(utf8_name(save_left_out(d, all)), path, capacity, needed);
     });
 }

@@ -2,6 +2,8 @@
 // Several ranks: communicators, collectives, and layers that are shared out.
 #include "layers/parallel.h"
 
+#include <algorithm>
+
 #include "c/device.h"
 
 namespace {
@@ -27,7 +29,7 @@ std::span<T> span_of(T* data, std::uint64_t count, const char* what) {
 
 vkf_result vkf_communicator_create_local(uint32_t ranks, vkf_communicator** communicators) {
     return guard(__func__, [&] {
-        need(communicators, "communicators");
+        std::fill_n(&need(communicators, "communicators"), ranks, nullptr);
         constexpr std::uint32_t kMost = 4096;
         if (ranks > kMost) {
             throw Error(std::to_string(ranks) + " ranks are more than " + std::to_string(kMost));

@@ -177,14 +177,14 @@ vkf_result vkf_trainable(vkf_graph* graph, uint32_t pattern_count, const char* c
         Graph& described = need(graph, "graph");
         std::uint32_t& all = need(needed, "needed");
         const std::unique_ptr<Graph> trial = GraphEdit::clone(described);
-        all = static_cast<std::uint32_t>(trainable(*trial, texts).size());
-        if (all > count) {
-            return;
+        const auto fitting = static_cast<std::uint32_t>(trainable(*trial, texts).size());
+        if (fitting <= count && fitting != 0) {
+            vkf_value* to = &need(parameters, "parameters");
+            for (const Value& v : trainable(described, texts)) {
+                *to++ = to_c(v);
+            }
         }
-        const std::vector<Value> found = trainable(described, texts);
-        for (std::uint32_t i = 0; i < all; ++i) {
-            (&need(parameters, "parameters"))[i] = to_c(found[i]);
-        }
+        all = fitting;
     });
 }
 
