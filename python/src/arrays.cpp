@@ -90,6 +90,9 @@ Array array_of(nb::handle given, const std::string& what) {
             object = object.attr("astype")("float32");
     }
     if (is_bfloat16(object) && !nb::hasattr(object, "__dlpack_device__")) {
+        if (PyObject_IsInstance(object.ptr(), numpy().attr("generic").ptr()) == 1) {
+            return array_of(numpy().attr("asarray")(object), what);
+        }
         fail("is " + kind_of(object), what);
     }
     if (!nb::try_cast<DenseArray>(object, array)) {
@@ -100,6 +103,13 @@ Array array_of(nb::handle given, const std::string& what) {
             bits.shape = nb::cast<std::vector<std::int64_t>>(object.attr("shape"));
             return bits;
         }
+        // a field of a record, say, whose stride is no multiple of an element
+        if (PyObject_IsInstance(object.ptr(), numpy().attr("ndarray").ptr()) == 1) {
+            object = numpy().attr("ascontiguousarray")(object);
+        }
+    }
+    if (!array.is_valid() && !nb::try_cast<DenseArray>(object, array)) {
+        PyErr_Clear();
         fail("is " + kind_of(object) + "; arrays are on the CPU, of float32, float16, bfloat16, int32, int64 or bool",
              what);
     }
@@ -218,6 +228,22 @@ float widened(std::uint16_t bits, vkf::DType type) {
     return value;
 }
 
+/// To bf16, ties to even.
+Array rounded(const Array& in) {
+    void* data = nullptr;
+    Array out = in;
+    out.dtype = vkf::DType::bf16;
+    out.made = new_array(vkf::DType::f16, in.shape, &data);  // as many bytes
+    const auto from = in.as<std::uint32_t>();
+    for (std::size_t i = 0; i < from.size(); ++i) {
+        const bool nan = (from[i] & 0x7FFFFFFFu) > 0x7F800000u;
+        const std::uint32_t bits = nan ? from[i] | 0x400000u : from[i] + 0x7FFFu + (from[i] >> 16 & 1u);
+        static_cast<std::uint16_t*>(data)[i] = static_cast<std::uint16_t>(bits >> 16);
+    }
+    out.bytes = {static_cast<const std::byte*>(data), 2 * from.size()};
+    return out;
+}
+
 }  // namespace
 
 nb::object widened_bits(const std::vector<std::uint16_t>& bits, const std::vector<std::int64_t>& shape) {
@@ -238,6 +264,7 @@ Array array_as(nb::handle object, vkf::DType dtype, const std::string& what) {
 
 Array array_as(Array in, vkf::DType dtype, const std::string& what) {
     if (in.dtype == dtype) return in;
+    if (dtype == vkf::DType::bf16 && in.dtype == vkf::DType::f32) return rounded(in);
     if (dtype != vkf::DType::f32 || in.dtype == vkf::DType::i32) {
         fail(std::string("is of ") + name(in.dtype) + "; " + name(dtype) + " is wanted", what);
     }
@@ -285,7 +312,12 @@ Tensors tensors_of(nb::handle object, bool as_they_are) {
 }
 
 vkf::LoadProgress progress_of(const nb::object& function) {
-    if (!function.is_valid() || function.is_none()) return {};
+    if (!function.is_valid() || function.is_none()) {
+        return [](std::uint64_t, std::uint64_t) {  // Ctrl-C ends it all the same
+            const nb::gil_scoped_acquire lock;
+            if (PyErr_CheckSignals() != 0) throw nb::python_error();
+        };
+    }
     return [shared = held(function)](std::uint64_t done, std::uint64_t all) {
         const nb::gil_scoped_acquire lock;
         if (PyErr_CheckSignals() != 0) throw nb::python_error();

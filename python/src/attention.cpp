@@ -43,17 +43,29 @@ vkf::AttentionOptions attention_options(const std::optional<vkf::Mask>& mask, st
                    "dropout"_a = 0.0f, "dropout_seed"_a = 0, "log_sum_exp"_a = false, "score_mod"_a = nb::none(), \
                    "repeat_kv"_a = false
 
+/// Keeps the sizes of a ring as they were given: those with symbols know their graph.
+struct KeepSizes {
+    static void precall(PyObject** arguments, std::size_t count, nb::detail::cleanup_list*) {
+        nb::list sizes;
+        for (std::size_t i = 1; i < count; ++i) sizes.append(nb::borrow(arguments[i]));
+        nb::handle(arguments[0]).attr("_sizes") = nb::tuple(sizes);
+    }
+    template <class Result>
+    static void postcall(PyObject**, std::size_t, Result&&) {}
+};
+
 }  // namespace
 
 void bind_attention(nb::module_& m) {
     nb::class_<vkf::RingRows>(
-        m, "RingRows", "`count` rows of a ring, beginning at row `first`; the first `before_end` lie before its end.")
+        m, "RingRows", "`count` rows of a ring, beginning at row `first`; the first `before_end` lie before its end.",
+        nb::dynamic_attr())
         .def(
             "__init__",
             [](vkf::RingRows* self, const vkf::Dim& first, const vkf::Dim& before_end, const vkf::Dim& count) {
                 new (self) vkf::RingRows{first, before_end, count};
             },
-            "first"_a, "before_end"_a, "count"_a, kOneGraph);
+            "first"_a, "before_end"_a, "count"_a, nb::call_policy<KeepSizes>(), kOneGraph);
     m.def(
         "attention",
         [](V query, V key, V value, OPTION_TYPES, const Kept& kv_type, std::int64_t value_dim,
@@ -88,7 +100,8 @@ void bind_attention(nb::module_& m) {
             [](vkf::PagedKvCache* self, V key, V value, V table, V lengths) {
                 new (self) vkf::PagedKvCache{key, value, table, lengths};
             },
-            "key"_a, "value"_a, "table"_a, "lengths"_a, nb::keep_alive<1, 2>(),
+            "key"_a, "value"_a, "table"_a, "lengths"_a, nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(),
+            nb::keep_alive<1, 4>(), nb::keep_alive<1, 5>(),
             "key, value: states (P, page size, Hk, d). table (B, W) int32: pages of each sequence, -1 where it has "
             "none. "
             "lengths (B) int32: tokens of each, those of this run included.")

@@ -16,10 +16,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -177,7 +177,8 @@ Array device_array_of(nb::handle object, const std::string& what);
 /// The same as one of f32 and i32, for an input whose type is not known here: Program::upload()
 /// rounds f32 to 16 bits where the input has those, and refuses what does not fit.
 Array wide_array_of(nb::handle object, const std::string& what);
-/// As that type exactly. f16 and bf16 are widened to f32; other conversions are refused.
+/// As that type exactly. f16 and bf16 are widened to f32, and f32 is rounded to bf16, which NumPy
+/// does not have; other conversions are refused.
 Array array_as(nb::handle object, vkf::DType dtype, const std::string& what);
 Array array_as(Array array, vkf::DType dtype, const std::string& what);
 /// A new array of NumPy's, and where its elements are.
@@ -285,7 +286,8 @@ struct Program {
     std::vector<Port> inputs, outputs;
     std::vector<vkf::SymbolInfo> symbols;
     std::vector<std::string> symbol_names;
-    std::set<std::string, std::less<>> bound;  ///< inputs that bind() gave, and nobody took back
+    /// what bind() gave, by input or output, and nobody took back
+    std::map<std::string, vkf::DeviceTensor, std::less<>> bound;
 
     vkf::Program& get() const { return *program; }
     const Port* input(std::string_view name) const;

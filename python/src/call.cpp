@@ -228,14 +228,16 @@ void read_sizes(const Program& p, const std::vector<Given>& given, std::vector<s
     }
 }
 
-/// Tensors that are bound to a program for the length of one run.
+/// Tensors that are bound to a program for the length of one run. What bind() gave before is bound
+/// again then.
 class Bindings {
 public:
-    explicit Bindings(vkf::Program& program) : program_(program) {}
+    Bindings(vkf::Program& program, std::map<std::string, vkf::DeviceTensor, std::less<>> before)
+        : program_(program), before_(std::move(before)) {}
     ~Bindings() {
         for (const std::string* name : names_) {
             try {
-                program_.bind(*name, {});
+                program_.bind(*name, before_[*name]);
             } catch (const std::exception&) {  // a lost device, which the run has told already
             }
         }
@@ -250,6 +252,7 @@ public:
 
 private:
     vkf::Program& program_;
+    std::map<std::string, vkf::DeviceTensor, std::less<>> before_;
     std::vector<const std::string*> names_;
 };
 
@@ -257,12 +260,13 @@ std::vector<nb::object> run(Program& p, const std::vector<Given>& given, std::ve
                             Results results) {
     read_sizes(p, given, sizes);
     std::vector<vkf::DeviceTensor> tensors;
+    std::map<std::string, vkf::DeviceTensor, std::less<>> before;  // what bind() gave
     const auto work = [&] {
         vkf::Program& program = p.get();
         for (std::size_t s = 0; s < sizes.size(); ++s) {
             if (sizes[s] >= 0) program.set(p.symbol_names[s], sizes[s]);
         }
-        Bindings bindings(program);
+        Bindings bindings(program, before);
         for (const Given& one : given) {
             const std::vector<std::int64_t> shape = program.shape(one.port->name);
             if (shape != one.shape()) {
@@ -291,6 +295,10 @@ std::vector<nb::object> run(Program& p, const std::vector<Given>& given, std::ve
         mutex->lock();
     }
     const std::unique_lock held(*mutex, std::adopt_lock);
+    for (const Given& one : given) {
+        if (!one.tensor) p.bound.erase(one.port->name);  // an upload takes its place
+    }
+    before = p.bound;
     unlocked(work);
     std::vector<nb::object> out;
     out.reserve(p.outputs.size());

@@ -21,7 +21,7 @@ void bind_kv_cache(nb::module_& m) {
                 new (self) vkf::KvCache{key, value, start, type, written, seen};
             },
             "key"_a, "value"_a, "start"_a = 0, "type"_a = Kept{"f32"}, "written"_a = nb::none(), "seen"_a = nb::none(),
-            nb::keep_alive<1, 2>(), kOneGraph,
+            nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), kOneGraph,
             "key, value: states (B, capacity, Hk, d), of which the first `start` tokens are there already. written and "
             "seen: the rows of a ring, where no query sees further back than a window.")
         .def_prop_ro(
@@ -47,7 +47,7 @@ void bind_kv_cache(nb::module_& m) {
             [](vkf::CachedKv* self, V key, V value) {
                 new (self) vkf::CachedKv{key, value};
             },
-            "key"_a, "value"_a, nb::keep_alive<1, 2>())
+            "key"_a, "value"_a, nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
         .def_prop_ro(
             "key", [](const vkf::CachedKv& c) { return c.key; }, "Keys, heads first: (B, Hk, S, d).")
         .def_prop_ro(

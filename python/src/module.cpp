@@ -140,6 +140,8 @@ void look_at(nb::handle argument, nb::object& graph, std::vector<Dim>& sizes, in
         sizes.push_back(nb::cast<Dim&>(argument));
     } else if (nb::isinstance<vkf::Graph>(argument)) {
         belongs(nb::borrow(argument));
+    } else if (nb::isinstance<vkf::RingRows>(argument)) {
+        look_at(nb::object(argument.attr("_sizes")), graph, sizes, depth + 1);
     } else if (depth < 3 && (PyTuple_Check(argument.ptr()) != 0 || PyList_Check(argument.ptr()) != 0)) {
         for (const nb::handle part : argument) look_at(part, graph, sizes, depth + 1);
     } else if (PySlice_Check(argument.ptr()) != 0) {

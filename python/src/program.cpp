@@ -212,7 +212,7 @@ void bind_program(nb::module_& m) {
             "bind",
             [](P& p, const std::string& port, const vkf::DeviceTensor* tensor) {
                 unlocked(*p.mutex, [&] { p.get().bind(port, tensor != nullptr ? *tensor : vkf::DeviceTensor()); });
-                tensor != nullptr ? void(p.bound.insert(port)) : void(p.bound.erase(port));
+                tensor != nullptr ? void(p.bound.insert_or_assign(port, *tensor)) : void(p.bound.erase(port));
             },
             "name"_a, "tensor"_a.none(),
             "Lets run() read an input, or write an output, where a tensor lies, until the next bind() or upload(); "

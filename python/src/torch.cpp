@@ -108,7 +108,8 @@ void bind_torch(nb::module_& parent) {
             "memory"_a = nb::none(), nb::kw_only(), "tgt_mask"_a = nb::none(), "tgt_key_padding_mask"_a = nb::none(),
             "memory_mask"_a = nb::none(), "memory_key_padding_mask"_a = nb::none(), "tgt_is_causal"_a = false,
             "cache"_a = nb::none(), "projected_memory"_a = nb::none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(),
-            nb::keep_alive<1, 8>(), nb::keep_alive<1, 9>());
+            nb::keep_alive<1, 4>(), nb::keep_alive<1, 5>(), nb::keep_alive<1, 6>(), nb::keep_alive<1, 8>(),
+            nb::keep_alive<1, 9>());
     m.def(
         "transformer_decoder_layer",
         [](V tgt, const t::DecoderInputs& inputs, const std::string& layer, LAYER_TYPES) {

@@ -30,6 +30,7 @@ vkf::Value indexed(vkf::Value x, nb::handle index) {
     const nb::tuple parts = nb::isinstance<nb::tuple>(index) ? nb::borrow<nb::tuple>(index) : nb::make_tuple(index);
     std::size_t given = 0;
     for (const nb::handle part : parts) given += part.is(nb::ellipsis()) ? 0 : 1;
+    if (parts.size() > given + 1) fail(x.str() + ": an index has one ellipsis at most");
     if (given > x.rank()) fail(x.str() + " has no " + std::to_string(given) + " dimensions");
     std::size_t dim = 0;
     std::vector<std::size_t> dropped;
@@ -46,7 +47,8 @@ vkf::Value indexed(vkf::Value x, nb::handle index) {
             return found.is_constant() && found.constant() < 0 ? size + found : found;
         };
         if (PySlice_Check(part.ptr()) != 0) {
-            if (!part.attr("step").is_none()) fail(x.str() + ": slices have steps of 1");
+            const nb::object step = part.attr("step");
+            if (!step.is_none() && !step.equal(nb::int_(1))) fail(x.str() + ": slices have steps of 1");
             const vkf::Dim start = end(part.attr("start"), vkf::Dim(0)), stop = end(part.attr("stop"), size);
             if (!(start == vkf::Dim(0) && stop == size)) x = vkf::slice(x, static_cast<int>(dim), start, stop - start);
         } else {
@@ -124,12 +126,16 @@ void bind_dim(nb::module_& m) {
             "eval",
             [](const Dim& d, const std::map<std::string, std::int64_t>& values) {
                 std::vector<std::int64_t> numbers;
-                const std::vector<std::string> names = nb::cast<vkf::Graph&>(d.graph).symbol_names();
+                const auto& graph = nb::cast<vkf::Graph&>(d.graph);
+                const std::vector<std::string> names = graph.symbol_names();
                 for (const auto& [symbol, number] : values) {
-                    if (std::find(names.begin(), names.end(), symbol) == names.end()) {
-                        fail("there is no such symbol", symbol);
-                    }
+                    const auto at = std::find(names.begin(), names.end(), symbol);
+                    if (at == names.end()) fail("there is no such symbol", symbol);
                     if (number < 0) fail("is " + std::to_string(number) + "; sizes are not negative", symbol);
+                    const std::int64_t most = graph.symbols()[static_cast<std::size_t>(at - names.begin())].max;
+                    if (number > most) {
+                        fail("is " + std::to_string(number) + "; its largest is " + std::to_string(most), symbol);
+                    }
                 }
                 for (const std::string& symbol : names) {
                     const auto at = values.find(symbol);
@@ -200,7 +206,7 @@ void bind_value(nb::module_& m) {
             "contiguous", [](V v) { return vkf::contiguous(v.value); }, "A dense copy of any view.")
         .def(
             "to", [](V v, const Type& dtype) { return vkf::to(v.value, dtype); }, "dtype"_a,
-            "As another type: float32, float16, bfloat16 or int32. torch.Tensor.to.")
+            "As another type: float32, float16 or bfloat16; int32 stays what it is. torch.Tensor.to.")
         .def(
             "__getitem__", [](V v, nb::handle index) { return indexed(v.value, index); }, "index"_a,
             "A window: x[0, 1:n, ...]. Ends may be sizes with symbols.")

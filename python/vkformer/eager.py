@@ -43,8 +43,20 @@ def clear_programs() -> None:
         function.clear()
 
 
+def _forked() -> None:
+    """In the child of a fork: a thread that is not there any more may hold the lock."""
+    global _lock
+    _lock = threading.RLock()
+    _c._forked()  # type: ignore[attr-defined]
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_c._forked)  # type: ignore[attr-defined]
+    os.register_at_fork(after_in_child=_forked)
+
+
+def _key(options: dict[str, Any]) -> tuple[Any, ...]:
+    """What tells options apart: 1 and True are equal, and a function may tell them apart."""
+    return tuple((name, type(value), value) for name, value in options.items())
 
 
 def tensors_device(*arrays: Any) -> _c.Device | None:
@@ -87,7 +99,9 @@ def as_arrays(what: str, *tensors: Any) -> tuple[Any, ...]:
         elif t is not None and type(t).__module__.partition(".")[0] not in ("numpy", "torch", "vkformer"):
             import numpy
 
-            if not isinstance(t, numpy.ndarray):
+            if isinstance(t, numpy.generic):
+                t = numpy.asarray(t)
+            elif not isinstance(t, numpy.ndarray):
                 t = numpy.from_dlpack(t)
         out.append(t)
     return tuple(out)
@@ -113,6 +127,13 @@ def _bucket(size: int) -> int:
     return max(16, 1 << (size - 1).bit_length())
 
 
+def _unlike(prefix: str, names: Sequence[str]) -> str:
+    """A prefix whose names with numbers are none of these."""
+    while any(name.startswith(prefix) and name[len(prefix):].isdigit() for name in names):
+        prefix += "_"
+    return prefix
+
+
 class Function:
     """A function of values as one of arrays: `vkf.function(f)`."""
 
@@ -126,7 +147,10 @@ class Function:
         self.__doc__ = f.__doc__
         # names of arguments, for messages
         code = getattr(f, "__code__", None)
-        self._names: tuple[str, ...] = code.co_varnames[:code.co_argcount] if code is not None else ()
+        names = code.co_varnames[:code.co_argcount] if code is not None else ()
+        self._names: tuple[str, ...] = names[1:] if getattr(f, "__self__", None) is not None else names
+        # of further arguments and of results, with their numbers
+        self._further, self._result = _unlike("x", self._names), _unlike("y", self._names)
         _functions.add(self)
 
     def __repr__(self) -> str:
@@ -157,12 +181,14 @@ class Function:
         return made[0] if len(made) == 1 else tuple(made)
 
     def _found(self, arrays: Sequence[Any], options: dict[str, Any]) -> _Entry:
+        if not arrays:
+            raise TypeError(f"{self.__name__}: takes at least one array")
         key: Any = [None if a is None else (a.shape, a.dtype) for a in arrays]
         device = tensors_device(*arrays)
         if device is not None:
             key.append(device)
         if options:
-            key.append(tuple(options.items()))
+            key.append(_key(options))
         # types, because NumPy's float32 and PyTorch's have results of their own kind
         key = (type(arrays[0]), *key)
         found = self._exact.get(key)
@@ -172,7 +198,8 @@ class Function:
         for a in arrays:
             _require_no_gradient(self.__name__, a)
         if arrays[0] is None:
-            raise TypeError(f"{self.__name__}: {self._names[0] if self._names else 'x0'}: is None; an array is wanted")
+            name = self._names[0] if self._names else f"{self._further}0"
+            raise TypeError(f"{self.__name__}: {name}: is None; an array is wanted")
         with _lock:
             device = self._device or tensors or default_device()
             sizes: list[tuple[str, ...]] = []
@@ -198,7 +225,7 @@ class Function:
                 sizes.append(tuple(names))
                 family.append((tuple(n or int(s) for n, s in zip(names, a.shape)), str(a.dtype)))
             maxima = {letter: _bucket(size) for letter, size in letters.items()}
-            program_key = (device, tuple(family), tuple(maxima.items()), tuple(options.items()))
+            program_key = (device, tuple(family), tuple(maxima.items()), _key(options))
             program = self._programs.get(program_key)
             if program is None:
                 program = self._compile(device, arrays, sizes, maxima, options)
@@ -212,7 +239,7 @@ class Function:
                 self._exact.clear()
             given = tuple(i for i, a in enumerate(arrays) if a is not None)
             names = list(program.outputs)
-            order = [names.index(f"y{i}") for i in range(len(names))]
+            order = [names.index(f"{self._result}{i}") for i in range(len(names))]
             on_device = isinstance(arrays[0], _c.Tensor)
             run = program._run_tensors if on_device else program._run  # type: ignore[attr-defined]
             entry = self._exact[key] = (run, given, _finish(arrays[0]), order if len(order) > 1 else None, program)
@@ -228,7 +255,7 @@ class Function:
             if a is None:
                 values.append(None)
                 continue
-            name = self._names[i] if i < len(self._names) else f"x{i}"
+            name = self._names[i] if i < len(self._names) else f"{self._further}{i}"
             dtype = _dtype(a, f"{self.__name__}: {name}")
             if dtype != "int32" and first is None:
                 first = dtype
@@ -239,9 +266,11 @@ class Function:
         if not isinstance(outputs, (tuple, list)):
             outputs = (outputs,)
         for i, y in enumerate(outputs):
+            if not isinstance(y, _c.Value):
+                raise TypeError(f"{self.__name__}: gave a {type(y).__name__} as a result, not a value of its graph")
             if first in ("float16", "bfloat16") and y.dtype == "float32":
                 y = _c.to(y, first)
-            graph.output(f"y{i}", _c._ready(y))  # type: ignore[attr-defined]
+            graph.output(f"{self._result}{i}", _c._ready(y))  # type: ignore[attr-defined]
         return device.compile(graph, name=self.__name__)
 
 
