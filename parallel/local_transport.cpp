@@ -147,8 +147,12 @@ private:
 Transport::~Transport() = default;
 
 std::vector<std::unique_ptr<Transport>> local_transports(int ranks) {
+    constexpr int kMost = 4096;  // each has a mailbox of every other
     if (ranks < 1) {
         throw Error(std::to_string(ranks) + " ranks; there must be one at least", "local_transports");
+    }
+    if (ranks > kMost) {
+        throw Error(std::to_string(ranks) + " ranks are more than " + std::to_string(kMost), "local_transports");
     }
     const auto meeting = std::make_shared<Meeting>(ranks);
     std::vector<std::unique_ptr<Transport>> all;

@@ -2,7 +2,9 @@
 // What a Trainer does with micro-batches: draws, checkpoints, and steps that fail.
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "ops/ops.h"
 #include "tests/device.h"
 #include "tests/fixtures.h"
+#include "tests/op_check.h"
 #include "tests/ranks.h"
 #include "train/trainer.h"
 
@@ -131,5 +134,29 @@ TEST_SUITE("trainer") {
             });
             CHECK(errors[0] == "rank 1: has another set of options than rank 0");
         }
+    }
+
+    TEST_CASE("trainer: numbers that no float of a kernel's holds are refused, of either optimizer") {
+        const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+        Graph g;
+        const Value w = g.state("w", {4}), gradient = scale(w, 2);
+        const Dim step = g.symbol("step", 100);
+        const auto said = [&](const auto& optimizer) {
+            return error_of([&] { update({w}, {gradient}, optimizer, {.step = step}); });
+        };
+        for (const double wrong : {nan, inf, 1e300, -1.0}) {
+            CAPTURE(wrong);
+            CHECK(contains(said(Sgd{.learning_rate = wrong}), "learning_rate = "));
+            CHECK(contains(said(Sgd{.weight_decay = wrong}), "weight_decay = "));
+            CHECK(contains(said(Sgd{.momentum = wrong}), "momentum = "));
+            CHECK(contains(said(AdamW{.eps = wrong}), "eps = "));
+        }
+        for (const double wrong : {nan, inf, 1e300}) {
+            CAPTURE(wrong);
+            CHECK(contains(said(Sgd{.momentum = 0.5, .dampening = wrong}), "dampening = "));
+        }
+        CHECK(said(Sgd{.momentum = 0.5, .dampening = -1}) == "");  // as PyTorch takes it
+        CHECK(Schedule{.kind = Schedule::Kind::constant, .warmup = 10}.at(std::numeric_limits<std::int64_t>::max()) ==
+              1);
     }
 }

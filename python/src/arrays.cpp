@@ -379,7 +379,7 @@ void bind_files(nb::module_& m) {
     nb::class_<vkf::Safetensors>(m, "Safetensors",
                                  "A checked safetensors file, mapped. Every claim of the header is compared with the "
                                  "bytes that are there. Behaves as a dict of HostTensor.")
-        .def(nb::init<const std::filesystem::path&>(), "path"_a, nb::call_guard<nb::gil_scoped_release>())
+        .def(nb::init<const std::filesystem::path&>(), "path"_a, nb::call_guard<Released>())
         .def_static(
             "parse",
             [](const nb::bytes& bytes, std::string name) {
@@ -440,7 +440,7 @@ void bind_files(nb::module_& m) {
         "save_safetensors",
         [](const std::filesystem::path& path, nb::handle tensors, const std::map<std::string, std::string>& metadata) {
             const Tensors given = tensors_of(tensors, true);
-            const nb::gil_scoped_release release;
+            const Released release;
             vkf::save_safetensors(path, given.list, metadata);
         },
         "path"_a, "tensors"_a, "metadata"_a = std::map<std::string, std::string>(),
@@ -453,7 +453,7 @@ void bind_files(nb::module_& m) {
     nb::class_<vkf::Checkpoint>(m, "Checkpoint",
                                 "A Hugging Face folder: config.json, and the tensors of model.safetensors or of the "
                                 "shards that model.safetensors.index.json names.")
-        .def(nb::init<const std::filesystem::path&>(), "folder"_a, nb::call_guard<nb::gil_scoped_release>())
+        .def(nb::init<const std::filesystem::path&>(), "folder"_a, nb::call_guard<Released>())
         .def(
             "find", [](const vkf::Checkpoint& c, const std::string& name) { return c.find(name); }, "name"_a,
             nb::rv_policy::reference_internal, nb::sig("def find(self, name: str) -> HostTensor | None"),

@@ -304,18 +304,34 @@ void forked();
 /// True while this thread is in the lock functions of a host's queue.
 bool& in_queue_hook();
 
+/// The interpreter's lock is given up while it lives. Where the interpreter has ended meanwhile, a
+/// daemon's thread sleeps from then on: Python would end it in a destructor, and so the process.
+class Released {
+public:
+    Released() : state_(PyEval_SaveThread()) {}
+    ~Released() { take_back(state_); }
+    Released(const Released&) = delete;
+    Released& operator=(const Released&) = delete;
+
+private:
+    static void take_back(PyThreadState* state) noexcept;
+    PyThreadState* state_;
+};
+/// The interpreter is about to end. Waits for threads that are taking its lock back.
+void ending();
+
 /// Runs `work` without the interpreter's lock, behind the mutex.
 template <class F>
 auto unlocked(Mutex& mutex, F work) {
     require_no_fork();
-    const nb::gil_scoped_release release;
+    const Released release;
     const std::lock_guard lock(mutex);
     return work();
 }
 template <class F>
 auto unlocked(F work) {
     require_no_fork();
-    const nb::gil_scoped_release release;
+    const Released release;
     return work();
 }
 

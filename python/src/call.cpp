@@ -291,7 +291,7 @@ std::vector<nb::object> run(Program& p, const std::vector<Given>& given, std::ve
     // One thread at a time from the first size to the last output.
     const auto mutex = p.mutex;
     {
-        const nb::gil_scoped_release release;
+        const Released release;
         mutex->lock();
     }
     const std::unique_lock held(*mutex, std::adopt_lock);

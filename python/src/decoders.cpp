@@ -290,7 +290,7 @@ void bind_decoder(nb::module_& m) {
 
 void bind_adapters(nb::module_& m) {
     nb::class_<vkf::Adapter>(m, "Adapter", "A LoRA adapter as PEFT has it, read and checked.")
-        .def(nb::init<const std::filesystem::path&>(), "folder"_a, nb::call_guard<nb::gil_scoped_release>())
+        .def(nb::init<const std::filesystem::path&>(), "folder"_a, nb::call_guard<Released>())
         .def_prop_ro("options", &vkf::Adapter::options, nb::rv_policy::copy,
                      "The rank, alpha and layers of the adapter.")
         .def_prop_ro(
@@ -309,7 +309,7 @@ void bind_adapters(nb::module_& m) {
         },
         "folder"_a, "state"_a, "options"_a, "base"_a, "Writes the adapter that the states of Lora are, as PEFT does.");
     m.def("merge_adapter", &vkf::merge_adapter, "folder"_a, "checkpoint"_a, "model"_a, "adapter"_a,
-          nb::call_guard<nb::gil_scoped_release>(),
+          nb::call_guard<Released>(),
           "Writes a folder with the checkpoint's model and the adapter in its matrices: W + scale B A.");
 }
 

@@ -115,7 +115,8 @@ vkf::Weights load(const vkf::Device& device, nb::handle tensors, const vkf::Grap
 /// The turn of a thread that keeps the interpreter's lock, and waits without it.
 struct GlslTurn {
     GlslTurn() {
-        const nb::gil_scoped_release release;
+        require_no_fork();
+        const Released release;
         glsl_mutex().lock();
     }
     ~GlslTurn() { glsl_mutex().unlock(); }

@@ -2,8 +2,11 @@
 // The extension module, and errors.
 #include "bind.h"
 
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 #if defined(__GLIBC__)
 #include <unistd.h>
 #endif
@@ -14,6 +17,10 @@ namespace {
 
 // Set once, when the module is made; they live as long as the interpreter.
 PyObject *g_error, *g_lost, *g_argument, *g_missing, *g_memory;
+
+std::atomic<bool> g_ending = false;
+std::atomic<int> g_taking = 0;  ///< threads that take the interpreter's lock back just now
+std::thread::id g_last_thread;  ///< the one that ends the interpreter; written ahead of g_ending
 
 bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
 
@@ -160,6 +167,28 @@ void OneGraph::check(PyObject** arguments, std::size_t count) {
     for (const Dim& size : sizes) require_graph(size, graph);
 }
 
+void Released::take_back(PyThreadState* state) noexcept {
+    ++g_taking;
+    if (g_ending && std::this_thread::get_id() != g_last_thread) {
+        --g_taking;
+        while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+    }
+    PyEval_RestoreThread(state);
+    --g_taking;
+}
+
+void ending() {
+    constexpr auto kMost = std::chrono::seconds(2);
+    const auto start = std::chrono::steady_clock::now();
+    g_last_thread = std::this_thread::get_id();
+    g_ending = true;
+    PyThreadState* state = PyEval_SaveThread();
+    while (g_taking > 0 && std::chrono::steady_clock::now() - start < kMost) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    PyEval_RestoreThread(state);
+}
+
 void fail(const std::string& what, const std::string& where) { throw vkf::Error(what, where); }
 
 void bind_errors(nb::module_& m) {
@@ -200,6 +229,8 @@ NB_MODULE(_vkformer, m) {
 #endif
     m.def(
         "_forked", [] { py::forked(); }, "Called in a child after a fork.");
+    m.def(
+        "_ending", [] { py::ending(); }, "Called when the interpreter is about to end.");
     m.attr("has_text") =
 #ifdef VKFORMER_TEXT
         true;

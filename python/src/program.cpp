@@ -34,7 +34,7 @@ struct Ticket {
 bool wait_for(const Ticket& t, double seconds) {
     using Clock = std::chrono::steady_clock;
     require_no_fork();
-    const nb::gil_scoped_release release;
+    const Released release;
     const auto end = Clock::now() + std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
     if (!t.mutex->try_lock_until(end)) return false;
     const std::lock_guard turn(*t.mutex, std::adopt_lock);

@@ -24,16 +24,16 @@ void bind_text(nb::module_& m) {
     nb::class_<T>(m, "Tokenizer",
                   "Text to token ids and back, as tokenizer.json or a SentencePiece model says. Immutable; several "
                   "threads may use it.")
-        .def(nb::init<const std::filesystem::path&>(), "path"_a, nb::call_guard<nb::gil_scoped_release>(),
+        .def(nb::init<const std::filesystem::path&>(), "path"_a, nb::call_guard<Released>(),
              "A tokenizer.json, a tokenizer.model, or a folder with one.")
         .def_static(
             "parse", [](const std::string& json, const std::string& file) { return T::parse(json, file); }, "json"_a,
-            "name"_a, nb::call_guard<nb::gil_scoped_release>(),
+            "name"_a, nb::call_guard<Released>(),
             "Reads the text of a tokenizer.json; `name` stands for the file in errors.")
         .def(
             "encode",
             [](const T& t, const std::string& text, bool special, bool truncate) {
-                const nb::gil_scoped_release release;
+                const Released release;
                 return t.encode(text, special, truncate);
             },
             "text"_a, "special"_a = true, "truncate"_a = false,
@@ -41,7 +41,7 @@ void bind_text(nb::module_& m) {
         .def(
             "decode",
             [](const T& t, const Ids& ids, bool skip_special) {
-                const nb::gil_scoped_release release;
+                const Released release;
                 return t.decode(ids, skip_special);
             },
             "ids"_a, "skip_special"_a = true,
@@ -67,7 +67,7 @@ void bind_text(nb::module_& m) {
     nb::class_<vkf::ChatTemplate>(
         m, "ChatTemplate",
         "Puts a question as a chat model was trained to see it: ChatML, Llama 2 and 3, Mistral, Gemma.")
-        .def(nb::init<const std::filesystem::path&>(), "folder"_a, nb::call_guard<nb::gil_scoped_release>())
+        .def(nb::init<const std::filesystem::path&>(), "folder"_a, nb::call_guard<Released>())
         .def_static(
             "parse",
             [](const std::string& jinja, const std::string& bos, const std::string& file) {
@@ -89,14 +89,14 @@ void bind_text(nb::module_& m) {
     m.def(
         "begin_of_text",
         [](const std::filesystem::path& folder, bool trained) { return name(vkf::begin_of_text(folder, trained)); },
-        "folder"_a, "trained"_a, nb::call_guard<nb::gil_scoped_release>(),
+        "folder"_a, "trained"_a, nb::call_guard<Released>(),
         "Says whether the token that begins a text stands before a prompt: put, leave_out or as_tokenizer.");
     m.def(
         "encode_prompt",
         [](const T& tokenizer, const std::string& text, const Choice<vkf::BeginOfText>& policy,
            std::optional<std::int32_t> begin) {
             const vkf::BeginOfText put = policy;
-            const nb::gil_scoped_release release;
+            const Released release;
             return vkf::encode_prompt(tokenizer, text, put, begin);
         },
         "tokenizer"_a, "text"_a, "policy"_a, "begin"_a.none(),

@@ -4,6 +4,8 @@
 import gc
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -108,6 +110,31 @@ def test_the_child_of_a_fork_waits_for_no_lock_of_its_parent(device):
     assert os.waitpid(child, 0)[1] == 0
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_daemon_threads_do_not_end_the_process(threads):
+    program = f"""
+import numpy as np, vkformer as vkf, threading, time
+g = vkf.Graph()
+x = g.input("x", [64, 256])
+g.output("y", vkf.matmul(x, x, transpose_b=True))
+p = vkf.Device().compile(g)
+started = threading.Semaphore(0)
+def loop():
+    p(x=np.ones((64, 256), np.float32))
+    started.release()
+    while True:
+        p(x=np.ones((64, 256), np.float32))
+for _ in range({threads}):
+    threading.Thread(target=loop, daemon=True).start()
+for _ in range({threads}):
+    started.acquire()
+time.sleep(0.05)
+"""
+    for _ in range(5):
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
 # --- graphs --------------------------------------------------------------------------------
 
 
@@ -199,6 +226,11 @@ def test_options_that_are_no_numbers_are_refused(device):
         vkf.Device(submit_budget=float("nan"))
     with pytest.raises(ValueError, match="seconds is not a number"):
         device.self_test(seconds=float("nan"))
+
+
+def test_ranks_of_one_process_have_a_bound():
+    with pytest.raises(ValueError, match="16000 ranks are more than 4096"):
+        vkf.local_communicators(16000)
 
 
 def test_what_bfloat16_gives_it_takes(device):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import atexit
 import collections
 import os
 import numbers
@@ -50,6 +51,7 @@ def _forked() -> None:
     _c._forked()  # type: ignore[attr-defined]
 
 
+atexit.register(_c._ending)  # type: ignore[attr-defined]
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 

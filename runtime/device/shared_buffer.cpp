@@ -212,7 +212,7 @@ SharedBuffer Device::import_host(std::span<std::byte> memory) const {
     need(core_->capabilities.external_memory_host && core_->api.vkGetMemoryHostPointerPropertiesEXT,
          "VK_EXT_external_memory_host", kImportHost);
     const std::uint64_t alignment = host_alignment(*core_);
-    if (!memory.data()) {
+    if (!memory.data() && !memory.empty()) {
         throw Error("the memory is a null pointer", kImportHost);
     }
     if (memory.empty() || reinterpret_cast<std::uintptr_t>(memory.data()) % alignment != 0 ||

@@ -78,6 +78,12 @@ TEST_CASE("dim: division is exact or refused") {
     CHECK(quotient(Dim(0), a) == Dim(0));
     CHECK(quotient(a + b, a + b) == Dim(1));
     CHECK(quotient(a + b, a + c) == Dim(-1));
+    constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
+    Dim out(-12345);
+    CHECK_FALSE((a + kLeast).divided_by(Dim(-1), out));
+    CHECK(out == Dim(-12345));
+    REQUIRE((a + (kLeast + 1)).divided_by(Dim(-1), out));
+    CHECK(out == std::numeric_limits<std::int64_t>::max() - a);
 }
 
 TEST_CASE("dim: bounds hold whatever the symbols are") {
