@@ -113,7 +113,7 @@ std::vector<Found> AddedTokens::find(std::string_view text, bool normalized) con
             continue;
         }
         if (token.lstrip) {
-            begin = done < begin ? done + space_before(text.substr(done, begin - done)) : std::min(done, end);
+            begin = done < begin ? done + space_before(text.substr(done, begin - done)) : done;
         }
         if (token.rstrip) {  // tokens in this space are found all the same
             run_end = end < run_end ? run_end : end + space_after(text.substr(end));
@@ -122,7 +122,9 @@ std::vector<Found> AddedTokens::find(std::string_view text, bool normalized) con
         if (done < begin) {
             parts.push_back({text.substr(done, begin - done), nullptr});
         }
-        parts.push_back({text.substr(begin, end - begin), &token});
+        if (begin < end) {  // another token may have taken all of its space
+            parts.push_back({text.substr(begin, end - begin), &token});
+        }
         done = end;
     }
     if (done < text.size()) {

@@ -128,7 +128,8 @@ std::string replaced(const std::string& text, const std::vector<Part>& parts, co
 Normalized replace(Normalized given, const Finder& finder, const std::string& by) {
     const std::vector<Part> parts = finder(given.text);
     const bool at_front = !parts.empty() && parts.front().match;
-    const bool keeps = !at_front || (!by.empty() && parts.front().end == character_bytes(given.text));
+    const std::size_t end = at_front ? parts.front().end : 0;  // 0: nothing is taken away there
+    const bool keeps = end == 0 || (!by.empty() && end == character_bytes(given.text));
     return {replaced(given.text, parts, by), given.keeps_front && keeps};
 }
 

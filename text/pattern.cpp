@@ -53,7 +53,7 @@ public:
         }
         std::vector<Part> parts;
         std::size_t done = 0;
-        for (std::size_t at = 0; at <= text.size();) {
+        for (std::size_t at = 0; !text.empty() && at <= text.size();) {
             const int found = match(text, at, data.get());
             if (found == PCRE2_ERROR_NOMATCH) {
                 break;
@@ -62,17 +62,17 @@ public:
                 fail(found);
             }
             const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(data.get());
-            if (ends[0] > done) {
-                parts.push_back({done, ends[0], false});
+            const std::size_t begin = ends[0], end = ends[1];
+            // An empty match counts where the last did not end.
+            if (end > begin || parts.empty() || !parts.back().match || end > done) {
+                if (begin > done) {
+                    parts.push_back({done, begin, false});
+                }
+                parts.push_back({begin, end, true});
+                done = end;
             }
-            if (ends[1] > ends[0]) {
-                parts.push_back({ends[0], ends[1], true});
-            }
-            done = std::max(done, std::size_t{ends[1]});
-            // an empty match steps over one character
-            at = ends[1] > at            ? ends[1]
-                 : ends[1] < text.size() ? ends[1] + character_bytes(text.substr(ends[1]))
-                                         : text.size() + 1;
+            // From its place it would be found again.
+            at = end > begin ? end : end + (end < text.size() ? character_bytes(text.substr(end)) : 1);
         }
         if (done < text.size()) {
             parts.push_back({done, text.size(), false});
@@ -190,20 +190,21 @@ private:
         }
     }
 
-    /// Oniguruma's \w: Alphabetic, marks, decimal digits, connectors, and of the other numbers
-    /// Latin-1's.
-    static constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\xb2\xb3\xb9\xbc-\xbe)";
+    /// Oniguruma's \w inside a class: Alphabetic, marks, decimal digits, connectors.
+    static constexpr const char* kClassWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+    /// Outside it holds Latin-1's other numbers, too.
+    static constexpr const char* kLatinNumbers = R"(\xb2\xb3\xb9\xbc-\xbe)";
 
     void escape() {
         if (at_ + 1 == in_.size()) {
             refuse("a backslash at its end");
         }
         const char c = in_[at_ + 1];
-        const std::string word(kWord);
+        const std::string word = std::string(kClassWord) + kLatinNumbers;
         switch (c) {
             case 's': out_ += R"(\p{White_Space})"; break;
             case 'S': out_ += R"(\P{White_Space})"; break;
-            case 'w': out_ += in_class_ ? word : "[" + word + "]"; break;
+            case 'w': out_ += in_class_ ? kClassWord : "[" + word + "]"; break;
             case 'W':
                 if (in_class_) {
                     refuse("\\W in a class");
@@ -327,7 +328,7 @@ std::vector<std::string_view> split(std::string_view text, const Finder& finder,
     for (Part& p : parts) {
         p.match = p.match != invert;
     }
-    std::vector<std::string_view> pieces;
+    std::vector<std::string_view> pieces;  // those of empty matches part others
     for (std::size_t i = 0; i < parts.size(); ++i) {
         const std::size_t bytes = parts[i].end - parts[i].begin;
         if (i > 0 && joins(parts, i, behavior)) {
@@ -336,6 +337,7 @@ std::vector<std::string_view> split(std::string_view text, const Finder& finder,
             pieces.push_back(text.substr(parts[i].begin, bytes));
         }
     }
+    std::erase_if(pieces, [](std::string_view piece) { return piece.empty(); });
     return pieces;
 }
 

@@ -16,7 +16,8 @@ struct Part {
     bool match = false;
 };
 
-/// Cuts a text into matches and what lies between them; together they cover it.
+/// Cuts a text into matches, which may be empty, and what lies between them; together they cover
+/// it.
 using Finder = std::function<std::vector<Part>(std::string_view)>;
 
 /// The characters of a word where `tokenizers` itself says \w (Unicode's UTS 18, annex C), for a

@@ -18,8 +18,8 @@ namespace vkf {
 using namespace text;
 
 struct Truncation {
-    std::size_t longest = 0;  ///< tokens in all; 0: no bound
-    bool left = false;        ///< the beginning is cut off
+    std::optional<std::size_t> longest;  ///< tokens in all
+    bool left = false;                   ///< the beginning is cut off
 };
 
 namespace {
@@ -108,10 +108,10 @@ struct Tokenizer::Parts {
     }
 
     void truncate(std::vector<TokenId>& ids, std::size_t room_for) const {
-        if (truncation.longest == 0) {
+        if (!truncation.longest) {
             return;
         }
-        const std::size_t most = truncation.longest - std::min(truncation.longest, room_for);
+        const std::size_t most = *truncation.longest - std::min(*truncation.longest, room_for);
         if (ids.size() > most) {
             const auto cut = static_cast<std::ptrdiff_t>(ids.size() - most);
             truncation.left ? ids.erase(ids.begin(), ids.begin() + cut) : ids.erase(ids.end() - cut, ids.end());
@@ -186,20 +186,26 @@ std::string Tokenizer::token(std::int32_t id) const { return std::string(parts_-
 
 std::int32_t Tokenizer::size() const noexcept { return parts_->size; }
 
+/// The text of the ids after the boundary. Bytes that came since may have undone the text before
+/// it (three bytes that are no UTF-8 are three U+FFFD, where the first two were a character); then
+/// it is what those ids are by themselves.
+std::string TokenStream::added(const std::string& now) const {
+    const std::string before = tokenizer_->decode(std::span(ids_).first(done_));
+    return now.starts_with(before) ? now.substr(before.size()) : tokenizer_->decode(std::span(ids_).subspan(done_));
+}
+
 std::string TokenStream::push(std::int32_t id) {
     if (!tokenizer_->parts_->decoded(id, true)) {
         return {};  // and no text depends on it
     }
     ids_.push_back(id);
     constexpr std::size_t kMostHeld = 64;  // no character has so many tokens
-    const bool whole = ids_.size() - done_ >= kMostHeld;
-    const std::string before = tokenizer_->decode(std::span(ids_).first(done_));
     const std::string now = tokenizer_->decode(ids_);
-    if (!whole && (now.size() <= before.size() || now.ends_with("\xEF\xBF\xBD"))) {
-        return {};
+    const bool whole = !now.ends_with("\xEF\xBF\xBD") || ids_.size() - done_ >= kMostHeld;
+    std::string text = whole ? added(now) : std::string();
+    if (text.empty()) {
+        return text;
     }
-    const std::string text = !whole || now.starts_with(before) ? now.substr(std::min(before.size(), now.size()))
-                                                               : tokenizer_->decode(std::span(ids_).subspan(done_));
     // The ids that came last say how the next text begins (a space, or none), so they are kept.
     ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(done_));
     done_ = ids_.size();
@@ -207,11 +213,10 @@ std::string TokenStream::push(std::int32_t id) {
 }
 
 std::string TokenStream::finish() {
-    const std::string before = tokenizer_->decode(std::span(ids_).first(done_));
-    const std::string now = tokenizer_->decode(ids_);
+    std::string text = added(tokenizer_->decode(ids_));
     ids_.clear();
     done_ = 0;
-    return now.size() > before.size() ? now.substr(before.size()) : std::string();
+    return text;
 }
 
 }  // namespace vkf

@@ -66,6 +66,8 @@ public:
     std::string finish();
 
 private:
+    std::string added(const std::string& now) const;
+
     const Tokenizer* tokenizer_;
     std::vector<std::int32_t> ids_;  ///< those that the next text depends on
     std::size_t done_ = 0;           ///< those that are given out already

@@ -82,7 +82,10 @@ public:
         : stream_(tokenizer), text_(std::move(stop)) {}
 
     std::string push(std::int32_t id) override { return text_.push(stream_.push(id)); }
-    std::string finish() override { return text_.push(stream_.finish()) + text_.finish(); }
+    std::string finish() override {
+        const std::string last = text_.push(stream_.finish());
+        return last + text_.finish();
+    }
     bool stopped() const override { return text_.stopped(); }
 
 private:

@@ -57,7 +57,9 @@ std::string streamed(const Tokenizer& tokenizer, const std::vector<std::int32_t>
         CHECK(text::malformed_at(part) == std::string::npos);
         text += part;
     }
-    return text + stream.finish();
+    const std::string last = stream.finish();
+    CHECK(text::malformed_at(last) == std::string::npos);
+    return text + last;
 }
 
 /// A folder of its own, gone at the end.
@@ -115,6 +117,20 @@ TEST_CASE("tokenizer: every case of the reference") {
     CHECK(files >= 20);
     CHECK(wrong == 0);
     MESSAGE(cases << " cases of " << files << " tokenizers, " << wrong << " wrong");
+}
+
+TEST_CASE("tokenizer: empty matches, shared space and texts cut to nothing are the reference's") {
+    int cases = 0;
+    for (const json& small : read(VKFORMER_SOURCE_DIR "/tests/text/small_cases.json")) {
+        const Tokenizer tokenizer = Tokenizer::parse(small.at("tokenizer").dump(), "small_cases.json");
+        for (const json& c : small.at("cases")) {
+            ++cases;
+            if (const std::string found = mismatch(tokenizer, c); !found.empty()) {
+                FAIL_CHECK(small.at("tokenizer").dump() << ": " << found);
+            }
+        }
+    }
+    CHECK(cases >= 400);
 }
 
 #ifdef VKFORMER_SENTENCEPIECE
@@ -262,6 +278,28 @@ TEST_CASE("tokenizer: text that comes token by token is the text") {
             CHECK(streamed(tokenizer, ids) == tokenizer.decode(ids));
         }
     }
+}
+
+TEST_CASE("tokenizer: bytes that undo a character which was given out leave the stream UTF-8") {
+    json vocab = {{"x", 256}, {"\u2581a", 257}};
+    for (int byte = 0; byte < 256; ++byte) {
+        constexpr const char* kDigits = "0123456789ABCDEF";
+        vocab[std::string("<0x") + kDigits[byte / 16] + kDigits[byte % 16] + ">"] = byte;
+    }
+    json file = {{"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", json::array()}, {"byte_fallback", true}}}};
+    file["decoder"] = {{"type", "Sequence"},
+                       {"decoders",
+                        {{{"type", "Replace"}, {"pattern", {{"String", "\u2581"}}}, {"content", " "}},
+                         {{"type", "ByteFallback"}},
+                         {{"type", "Fuse"}},
+                         {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}}}};
+    const Tokenizer tokenizer = Tokenizer::parse(file.dump(), "tokenizer.json");
+    CHECK(streamed(tokenizer, {0xC3, 0xA9, 0xFF, 256}) == "\u00E9\uFFFDx");
+    CHECK(streamed(tokenizer, {0xC3, 0xA9, 0xFF}) == "\u00E9\uFFFD");
+    CHECK(streamed(tokenizer, {0x41, 0x42, 0xFF, 256}) == "AB\uFFFDx");
+    CHECK(streamed(tokenizer, {0xC3, 0xA9, 0xE6, 0x97, 0xA5, 257}) == "\u00E9\u65E5 a");
+    CHECK(streamed(tokenizer, {256, 0xE6, 0x97, 0xA5, 0x80, 257, 256}) == "x\u65E5\uFFFD ax");
+    CHECK(streamed(tokenizer, std::vector<std::int32_t>(100, 0xFF)).size() == 300);
 }
 
 TEST_CASE("tokenizer: numbers that are no ids or lengths are refused, and no step is taken of nothing") {
