@@ -2,6 +2,8 @@
 #include "models/cache_file.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cstring>
 #include <iterator>
 #include <map>
@@ -46,10 +48,17 @@ std::vector<StoredTensor> caches_of(const State& state) {
 /// The rows of a cache that hold tokens: of a ring that has been filled, all.
 std::int64_t rows_in_use(const StoredTensor& cache, std::int64_t length) { return std::min(length, cache.shape[1]); }
 
+/// The number as a file has it, whatever the program's locale is.
+std::string speed_text(double speed) {
+    std::array<char, 400> text{};  // the largest double has 309 digits before its point
+    const auto end = std::to_chars(text.data(), text.data() + text.size(), speed, std::chars_format::fixed, 6);
+    return {text.data(), end.ptr};
+}
+
 std::string speeds_text(const std::vector<double>& speeds) {
     std::string text;
     for (const double speed : speeds) {
-        text += (text.empty() ? " by " : " : ") + std::to_string(speed);
+        text += (text.empty() ? " by " : " : ") + speed_text(speed);
     }
     return text;
 }

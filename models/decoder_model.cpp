@@ -13,8 +13,10 @@ namespace {
 
 using nlohmann::json;
 
-/// A number or a list of them.
-std::vector<std::int32_t> read_ids(ConfigReader& r, const char* name) {
+/// A number or a list of them; null says that there is none. `otherwise` is for a file that does
+/// not say, where the vocabulary has it.
+std::vector<std::int32_t> read_ids(ConfigReader& r, const char* name, std::optional<std::int32_t> otherwise = {},
+                                   std::int64_t vocab_size = 0) {
     const json* value = r.find(name);
     std::vector<std::int32_t> ids;
     const auto add = [&](const json& id) {
@@ -28,6 +30,8 @@ std::vector<std::int32_t> read_ids(ConfigReader& r, const char* name) {
         std::for_each(value->begin(), value->end(), add);
     } else if (value != nullptr) {
         add(*value);
+    } else if (!r.is_null(name) && otherwise && *otherwise < vocab_size) {
+        ids.push_back(*otherwise);
     }
     return ids;
 }
@@ -42,9 +46,9 @@ DecoderModel read_decoder(std::string_view text, const std::string& file) {
     model.family_ = family.decoder(r);
     model.facts_ = model.family_->facts();
     model.facts_.model_type = r.text("model_type", "");
-    const std::vector<std::int32_t> begin = read_ids(r, "bos_token_id");
+    const std::vector<std::int32_t> begin = read_ids(r, "bos_token_id", family.begin, model.facts_.vocab_size);
     model.facts_.begin = begin.empty() ? std::nullopt : std::optional(begin.front());
-    model.facts_.end = read_ids(r, "eos_token_id");
+    model.facts_.end = read_ids(r, "eos_token_id", family.end, model.facts_.vocab_size);
     r.finish();
     return model;
 }
@@ -60,7 +64,8 @@ DecoderModel read_decoder(const Checkpoint& checkpoint) {
     if (is_there(path)) {
         const OwnedJson root = parse_config(file_text(path, kMostConfigBytes), utf8_name(path));
         ConfigReader r(root, utf8_name(path));
-        const std::vector<std::int32_t> end = read_ids(r, "eos_token_id");
+        const std::vector<std::int32_t> begin = read_ids(r, "bos_token_id"), end = read_ids(r, "eos_token_id");
+        model.facts_.begin = begin.empty() ? model.facts_.begin : begin.front();
         model.facts_.end = end.empty() ? model.facts_.end : end;
     }
     return model;

@@ -33,7 +33,8 @@ private:
 /// rope_scaling). Throws Error, its where() being `file`, for a model_type that no family has, for
 /// an unknown field, and for a value that would change the numbers and is not supported.
 VKF_API DecoderModel read_decoder(std::string_view text, const std::string& file);
-/// Reads a checkpoint's. Its generation_config.json, where there is one, says which ids end a text.
+/// Reads a checkpoint's. Its generation_config.json, where there is one, says which ids begin and
+/// end a text; where neither file does, transformers' default of the family holds.
 VKF_API DecoderModel read_decoder(const Checkpoint& checkpoint);
 
 }  // namespace vkf

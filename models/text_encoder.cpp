@@ -143,6 +143,11 @@ void TextEncoder::check(const std::vector<std::int32_t>& text) const {
     }
     for (const std::int32_t id : text) {
         check_token(id, model_.facts().vocab_size, kTextEncoder);
+        if (id == family_of(model_).refused()) {
+            throw Error(
+                "a text has the padding's token " + std::to_string(id) + ", which takes no position in this model",
+                kTextEncoder);
+        }
     }
 }
 

@@ -65,7 +65,7 @@ public:
 
     /// A vector of length 1 for each text, given as ids with the special tokens around them. A
     /// text's vector does not depend on the other texts. Throws Error for an empty text, one that
-    /// is too long, or a token outside the vocabulary.
+    /// is too long, a token outside the vocabulary, or RoBERTa's padding id within a text.
     std::vector<std::vector<float>> embed(std::span<const std::vector<std::int32_t>> texts);
 
     const TextEncoderModel& model() const noexcept { return model_; }

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "models/decoder_logits.h"
 #include "runtime/compile/plan.h"
@@ -112,6 +113,81 @@ TEST_CASE("decoder: a config.json that would give other numbers is refused by na
         nlohmann::json config = config_of("llama");
         config["eos_token_id"] = id;
         CHECK(contains(refusal(config), "must be a token's id"));
+    }
+}
+
+TEST_CASE("decoder: fields that are missing are what transformers has for the family") {
+    struct Defaults {
+        const char* name;
+        std::optional<std::int32_t> begin, end;
+        std::int64_t kv_heads;  // of 64; 0: the field is needed, or is another
+    };
+    for (const Defaults& d :
+         {Defaults{"llama", 1, 2, 64}, Defaults{"mistral", 1, 2, 8}, Defaults{"qwen2", {}, {}, 32},
+          Defaults{"qwen3", {}, {}, 32}, Defaults{"gemma2", 2, 1, 4}, Defaults{"gemma3", 2, 1, 0},
+          Defaults{"phi3", 1, 32000, 64}, Defaults{"olmo2", {}, 50279, 64}, Defaults{"gpt2", 50256, 50256, 0}}) {
+        CAPTURE(d.name);
+        nlohmann::json config = config_of(d.name);
+        config["vocab_size"] = 60000;
+        config.erase("bos_token_id");
+        config.erase("eos_token_id");
+        if (d.kv_heads != 0) {
+            config["num_attention_heads"] = 64;
+            config["hidden_size"] = 512;
+            config.erase("num_key_value_heads");
+            CHECK(read(config).facts().layers[0].kv_heads == d.kv_heads);
+            config["num_key_value_heads"] = nullptr;
+            CHECK(read(config).facts().layers[0].kv_heads == 64);
+        }
+        const auto ends = [&] { return read(config).facts().end; };
+        CHECK(read(config).facts().begin == d.begin);
+        CHECK(ends() == (d.end ? std::vector{*d.end} : std::vector<std::int32_t>()));
+        config["vocab_size"] = d.end.value_or(9);  // which does not hold that id
+        CHECK(ends().empty());
+        config["vocab_size"] = 60000;
+        config["bos_token_id"] = config["eos_token_id"] = nullptr;
+        CHECK_FALSE(read(config).facts().begin);
+        CHECK(ends().empty());
+        config["eos_token_id"] = {7, 8};
+        CHECK(ends() == std::vector{7, 8});
+    }
+    nlohmann::json few = config_of("mistral");
+    few.erase("num_key_value_heads");
+    CHECK(contains(refusal(few), "the default, 8, does not divide the 4 heads"));
+}
+
+TEST_CASE("decoder: generation_config.json says which ids begin and end a text, whether config.json does or not") {
+    const TemporaryFolder own;
+    std::filesystem::copy(kModels / "llama", own.path());
+    const auto read_again = [&](const char* generation) {
+        std::ofstream(own.path() / "generation_config.json") << generation;
+        return read_decoder(Checkpoint(own.path())).facts();
+    };
+    nlohmann::json config = config_of("llama");
+    config.erase("bos_token_id");
+    config.erase("eos_token_id");
+    std::ofstream(own.path() / "config.json") << config.dump();
+    CHECK(read_again("{}").begin == 1);
+    CHECK(read_again("{}").end == std::vector{2});
+    const DecoderFacts said = read_again(R"({"bos_token_id": 5, "eos_token_id": [6, 7]})");
+    CHECK(said.begin == 5);
+    CHECK(said.end == std::vector{6, 7});
+}
+
+TEST_CASE("decoder: layers of one kind have rope_parameters as transformers saves them for Gemma 3") {
+    nlohmann::json config = config_of("gemma3");
+    config.erase("rope_scaling");
+    config["rope_parameters"] = {{"full_attention", {{"rope_theta", 1000000.0}, {"rope_type", "default"}}},
+                                 {"sliding_attention", {{"rope_theta", 10000.0}, {"rope_type", "default"}}}};
+    for (const char* kind : {"full_attention", "sliding_attention"}) {
+        config["layer_types"] = std::vector<std::string>(config["num_hidden_layers"], kind);
+        const std::string program = program_of(config);
+        nlohmann::json saved = config;
+        saved["rope_parameters"]["rope_type"] = "default";
+        saved["rope_parameters"]["rope_theta"] = nullptr;
+        CHECK(program_of(saved) == program);
+        saved["rope_parameters"]["rope_theta"] = 5.0;
+        CHECK(contains(refusal(saved), "rope_parameters.rope_theta"));
     }
 }
 

@@ -156,6 +156,11 @@ TEST_CASE("text encoder: what cannot be is refused by name") {
     CHECK(contains(error_of([&] { encoder.embed(Texts{std::vector<std::int32_t>(10, 5)}); }), "a text of 10 tokens"));
     CHECK(contains(error_of([&] { encoder.embed(Texts{{4}, {83}}); }), "token 83 is outside the vocabulary of 83"));
     CHECK(encoder.embed(Texts{}).empty());
+    CHECK(encoder.embed(Texts{{4, 0, 5}}).size() == 1);
+    const EncodedTexts roberta(kEncoders / "roberta");
+    TextEncoder counting(device(), roberta.weights, roberta.model, {.max_tokens = 9});
+    CHECK(contains(error_of([&] { counting.embed(Texts{{4, 5}, {4, 1, 5}}); }), "the padding's token 1"));
+    CHECK(counting.embed(Texts{{4, 0, 5}}).size() == 1);
     CHECK(contains(error_of([&] { TextEncoder(device(), c.weights, c.model, {.max_tokens = 33}); }), "takes 32"));
     const TemporaryFolder folder;
     const auto with = [&](const char* field, const nlohmann::json& value) {

@@ -129,17 +129,20 @@ bool written_always(const std::string& jinja, const std::string& word) {
     throw Error("the chat template is not supported: " + why + "; give the whole prompt as the model wants it", name);
 }
 
+/// The day as "26 Jul 2024", whatever the program's locale is.
 std::string today() {
+    static constexpr const char* kMonths[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                              "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
     const std::time_t now = std::time(nullptr);
-    char text[32] = "";
     std::tm parts{};
 #ifdef _WIN32
     localtime_s(&parts, &now);
 #else
     localtime_r(&now, &parts);
 #endif
-    std::strftime(text, sizeof(text), "%d %b %Y", &parts);
-    return text;
+    const char* month = kMonths[std::clamp(parts.tm_mon, 0, 11)];
+    return (parts.tm_mday < 10 ? "0" : "") + std::to_string(parts.tm_mday) + " " + month + " " +
+           std::to_string(1900 + parts.tm_year);
 }
 
 }  // namespace

@@ -7,18 +7,21 @@ namespace vkf {
 
 using nlohmann::json;
 
-DecoderSizes read_sizes(ConfigReader& reader, std::int64_t max_positions) {
+DecoderSizes read_sizes(ConfigReader& reader, std::int64_t max_positions, std::int64_t kv_heads) {
     DecoderSizes s;
     s.vocab_size = reader.size("vocab_size");
     s.hidden_size = reader.size("hidden_size");
     s.intermediate_size = reader.size("intermediate_size");
     s.layers = reader.layers("num_hidden_layers");
     s.heads.heads = reader.size("num_attention_heads");
-    s.heads.kv_heads = reader.integer("num_key_value_heads", s.heads.heads, 1);
+    const bool every_head = kv_heads == 0 || reader.is_null("num_key_value_heads");
+    s.heads.kv_heads = reader.integer("num_key_value_heads", every_head ? s.heads.heads : kv_heads, 1);
     s.heads.head_dim = reader.integer("head_dim", s.hidden_size / s.heads.heads, 1);
     s.max_positions = reader.integer("max_position_embeddings", max_positions, 1);
     if (s.heads.heads % s.heads.kv_heads != 0) {
-        reader.fail("num_key_value_heads", "does not divide the " + std::to_string(s.heads.heads) + " heads");
+        const std::string missing = "the default, " + std::to_string(s.heads.kv_heads) + ", ";
+        reader.fail("num_key_value_heads", (reader.has("num_key_value_heads") ? "" : missing) + "does not divide the " +
+                                               std::to_string(s.heads.heads) + " heads");
     }
     return s;
 }

@@ -16,8 +16,9 @@ struct DecoderSizes {
     std::int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0, layers = 0, max_positions = 0;
     HeadSizes heads;
 };
-/// `max_positions` is for a file that does not say.
-DecoderSizes read_sizes(ConfigReader& reader, std::int64_t max_positions);
+/// `max_positions` and `kv_heads` are for a file that does not say; no kv_heads, or null in the
+/// file: as many as there are heads.
+DecoderSizes read_sizes(ConfigReader& reader, std::int64_t max_positions, std::int64_t kv_heads = 0);
 
 /// Reads the number, 0 or more, that a norm adds to the mean square.
 float read_epsilon(ConfigReader& reader, const std::string& field, double otherwise);

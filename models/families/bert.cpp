@@ -23,7 +23,8 @@ public:
             read_bert(r);
         }
         if (type == "roberta" || type == "xlm-roberta") {
-            first_position_ = r.integer("pad_token_id", 1) + 1;
+            padding_ = static_cast<std::int32_t>(r.integer("pad_token_id", 1));
+            first_position_ = std::int64_t{*padding_} + 1;
             names_.base = "roberta.";
         }
         if (width_ % heads_ != 0 || position_rows_ <= first_position_) {
@@ -41,6 +42,9 @@ public:
     EncoderFacts facts() const override {
         return {.vocab_size = vocab_size_, .hidden_size = width_, .max_tokens = position_rows_ - first_position_};
     }
+
+    /// RoBERTa's positions do not count its padding id, wherever it stands; they are counted here.
+    std::optional<std::int32_t> refused() const override { return padding_; }
 
     Value describe(Value ids, Value keys) const override {
         Graph& g = ids.graph();
@@ -114,7 +118,8 @@ private:
     std::int64_t position_rows_ = 0;
     /// row of the first token: RoBERTa's come after its padding id
     std::int64_t first_position_ = 0;
-    std::int64_t token_types_ = 0;  ///< 0: there is no table of them
+    std::optional<std::int32_t> padding_;  ///< of RoBERTa
+    std::int64_t token_types_ = 0;         ///< 0: there is no table of them
     float eps_ = 1e-12f;
     Activation activation_ = Activation::gelu;
     BertNames names_;

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,6 +55,8 @@ public:
     /// Gives the hidden states (batch, tokens, width) of ids (batch, tokens) i32; `keys` (batch, 1,
     /// 1, tokens) i32 is 0 where a text is padded.
     virtual Value describe(Value ids, Value keys) const = 0;
+    /// Gives the id that describe() cannot take within a text, where there is one.
+    virtual std::optional<std::int32_t> refused() const { return std::nullopt; }
     virtual ParameterRules parameters() const = 0;
 };
 
@@ -63,6 +66,9 @@ struct Family {
     /// are refused afterwards.
     std::unique_ptr<DecoderFamily> (*decoder)(ConfigReader& reader) = nullptr;
     std::unique_ptr<EncoderFamily> (*encoder)(ConfigReader& reader) = nullptr;
+    /// The ids that begin and end a decoder's texts where config.json does not say, as transformers
+    /// has it.
+    std::optional<std::int32_t> begin = {}, end = {};
 };
 
 template <class F>

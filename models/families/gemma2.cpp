@@ -17,7 +17,7 @@ namespace {
 class Gemma2 final : public DecoderFamily {
 public:
     explicit Gemma2(ConfigReader& r)
-        : sizes_(read_sizes(r, 8192)),
+        : sizes_(read_sizes(r, 8192, 4)),
           rope_(read_rope(r, {.head_dim = sizes_.heads.head_dim, .max_positions = sizes_.max_positions})),
           eps_(read_epsilon(r, "rms_norm_eps", 1e-6)),
           activation_(read_activation(r, "hidden_activation", "gelu_pytorch_tanh")),
@@ -94,7 +94,7 @@ private:
 
 namespace families {
 
-Family gemma2() { return {.model_types = {"gemma2"}, .decoder = make_decoder<Gemma2>}; }
+Family gemma2() { return {.model_types = {"gemma2"}, .decoder = make_decoder<Gemma2>, .begin = 2, .end = 1}; }
 
 }  // namespace families
 

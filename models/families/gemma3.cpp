@@ -100,6 +100,8 @@ private:
             return;
         }
         ConfigReader kinds(*parameters, r.file(), "rope_parameters.");
+        kinds.only("rope_type", "default");  // which transformers writes beside the kinds
+        kinds.only("rope_theta", nullptr);   // where all layers are of one
         for (auto [name, rope] : {std::pair{"full_attention", &global_rope_}, {"sliding_attention", &local_rope_}}) {
             if (const nlohmann::json* said = kinds.find(name)) {
                 ConfigReader object(*said, r.file(), "rope_parameters." + std::string(name) + ".");
@@ -141,7 +143,7 @@ private:
 
 namespace families {
 
-Family gemma3() { return {.model_types = {"gemma3_text"}, .decoder = make_decoder<Gemma3>}; }
+Family gemma3() { return {.model_types = {"gemma3_text"}, .decoder = make_decoder<Gemma3>, .begin = 2, .end = 1}; }
 
 }  // namespace families
 

@@ -99,7 +99,7 @@ private:
 
 namespace families {
 
-Family gpt2() { return {.model_types = {"gpt2"}, .decoder = make_decoder<Gpt2>}; }
+Family gpt2() { return {.model_types = {"gpt2"}, .decoder = make_decoder<Gpt2>, .begin = 50256, .end = 50256}; }
 
 }  // namespace families
 

@@ -78,7 +78,7 @@ private:
 
 namespace families {
 
-Family llama() { return {.model_types = {"llama"}, .decoder = make_decoder<Llama>}; }
+Family llama() { return {.model_types = {"llama"}, .decoder = make_decoder<Llama>, .begin = 1, .end = 2}; }
 
 }  // namespace families
 

@@ -14,7 +14,7 @@ namespace {
 class Mistral final : public DecoderFamily {
 public:
     explicit Mistral(ConfigReader& r)
-        : sizes_(read_sizes(r, 131072)),
+        : sizes_(read_sizes(r, 131072, 8)),
           rope_(read_rope(r, {.head_dim = sizes_.heads.head_dim, .max_positions = sizes_.max_positions})),
           eps_(read_epsilon(r, "rms_norm_eps", 1e-6)),
           activation_(read_activation(r, "hidden_act", "silu")),
@@ -76,7 +76,7 @@ private:
 
 namespace families {
 
-Family mistral() { return {.model_types = {"mistral"}, .decoder = make_decoder<Mistral>}; }
+Family mistral() { return {.model_types = {"mistral"}, .decoder = make_decoder<Mistral>, .begin = 1, .end = 2}; }
 
 }  // namespace families
 

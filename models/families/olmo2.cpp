@@ -72,7 +72,7 @@ private:
 
 namespace families {
 
-Family olmo2() { return {.model_types = {"olmo2"}, .decoder = make_decoder<Olmo2>}; }
+Family olmo2() { return {.model_types = {"olmo2"}, .decoder = make_decoder<Olmo2>, .end = 50279}; }
 
 }  // namespace families
 

@@ -93,7 +93,7 @@ private:
 
 namespace families {
 
-Family phi3() { return {.model_types = {"phi3"}, .decoder = make_decoder<Phi3>}; }
+Family phi3() { return {.model_types = {"phi3"}, .decoder = make_decoder<Phi3>, .begin = 1, .end = 32000}; }
 
 }  // namespace families
 

@@ -15,7 +15,7 @@ namespace {
 class Qwen3 final : public DecoderFamily {
 public:
     explicit Qwen3(ConfigReader& r)
-        : sizes_(read_sizes(r, 32768)),
+        : sizes_(read_sizes(r, 32768, 32)),
           rope_(read_rope(r, {.head_dim = sizes_.heads.head_dim, .max_positions = sizes_.max_positions})),
           eps_(read_epsilon(r, "rms_norm_eps", 1e-6)),
           activation_(read_activation(r, "hidden_act", "silu")),

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <clocale>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -129,6 +130,32 @@ TEST_CASE("tokenizer: a chat template of nothing but marks is refused at once") 
     CHECK(refused("[INST]", "'").find("[INST] in 0 forms") != std::string::npos);
     CHECK(refused("'[INST]' '[/INST]'", "") == "[INST]hi[/INST]");
     CHECK(refused("a", std::string((1 << 20) + 1, 'a')).find("of which at most 1048576 are read") != std::string::npos);
+}
+
+TEST_CASE("tokenizer: a template's day is English in every locale") {
+    const ChatTemplate chat = ChatTemplate::parse(
+        R"({{- bos_token }}{%- set date_string = strftime_now("%d %b %Y") %}{%- set date_string = "26 Jul 2024" %})"
+        R"({{- "<|start_header_id|>system<|end_header_id|>\n\n" }}{{- "Cutting Knowledge Date: December 2023\n" }})"
+        R"({{- "Today Date: " + date_string + "\n\n" }}|trim <|eot_id|>)",
+        "<b>", "x");
+    const std::string before = std::setlocale(LC_ALL, nullptr);
+    // of these, those that the host has
+    for (const char* locale : {"C", "C.UTF-8", "de_DE.UTF-8", "fr_FR.UTF-8", "ja_JP.UTF-8"}) {
+        if (std::setlocale(LC_ALL, locale) == nullptr) {
+            continue;
+        }
+        CAPTURE(locale);
+        const std::string prompt = chat.prompt("hi");
+        const std::size_t at = prompt.find("Today Date: ");
+        REQUIRE(at != std::string::npos);
+        const std::string day = prompt.substr(at + 12, 11);  // "26 Jul 2024"
+        CHECK(day.find_first_not_of("0123456789") == 2);
+        CHECK(std::string(" Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec ").find(day.substr(2, 5)) !=
+              std::string::npos);
+        CHECK(day.substr(7, 2) == "20");
+        CHECK(prompt.substr(at + 23, 2) == "\n\n");
+    }
+    std::setlocale(LC_ALL, before.c_str());
 }
 
 TEST_CASE("tokenizer: a folder's chat template is found, or missed by name") {
