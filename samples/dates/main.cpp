@@ -33,29 +33,12 @@ struct Options {
     bool check = false;
 };
 
-vkf::EncoderDecoderConfig model_config(const Vocabulary& vocabulary) {
-    const DatesConfig& c = vocabulary.config();
-    vkf::EncoderDecoderConfig out;
-    out.source_vocabulary = out.target_vocabulary = static_cast<std::int64_t>(vocabulary.size());
-    out.d_model = c.d_model;
-    out.nhead = c.nhead;
-    out.num_encoder_layers = c.num_encoder_layers;
-    out.num_decoder_layers = c.num_decoder_layers;
-    out.dim_feedforward = c.dim_feedforward;
-    out.norm_first = c.norm_first;
-    out.layer_norm_eps = c.layer_norm_eps;
-    out.embedding_scale = c.embedding_scale;
-    out.max_source = c.max_source_length;
-    out.max_target = c.max_target_length;
-    return out;
-}
-
 /// Loads the model and answers in batches.
 class Dates {
 public:
     Dates(const vkf::Device& device, const fs::path& folder, std::int64_t batch)
         : vocabulary_(folder / "config.json"),
-          model_(device, vkf::Safetensors(folder / "model.safetensors"), model_config(vocabulary_), batch),
+          model_(device, vkf::Safetensors(folder / "model.safetensors"), model_config(vocabulary_.config()), batch),
           batch_(static_cast<std::size_t>(batch)) {}
 
     const Vocabulary& vocabulary() const { return vocabulary_; }

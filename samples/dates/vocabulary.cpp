@@ -5,48 +5,8 @@
 
 #include <array>
 #include <cstdio>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 namespace {
-
-using nlohmann::json;
-
-/// Throws std::runtime_error unless the member is a whole number from `least` to `most`.
-int whole_number(const json& config, const char* name, int least, int most) {
-    const json& value = config.at(name);
-    if (!value.is_number_integer() || value < least || value > most) {
-        throw std::runtime_error(std::string(name) + " is " + value.dump() + ", not a whole number from " +
-                                 std::to_string(least) + " to " + std::to_string(most));
-    }
-    return value.get<int>();
-}
-
-void require_text(const json& config, const char* name, const char* expected) {
-    if (config.at(name) != expected) {
-        throw std::runtime_error(std::string(name) + " is " + config.at(name).dump() +
-                                 ", but this sample knows only \"" + expected + "\"");
-    }
-}
-
-DatesConfig read_sizes(const json& config) {
-    constexpr int kMost = 65536;
-    DatesConfig sizes;
-    sizes.d_model = whole_number(config, "d_model", 1, kMost);
-    sizes.nhead = whole_number(config, "nhead", 1, kMost);
-    sizes.num_encoder_layers = whole_number(config, "num_encoder_layers", 1, kMost);
-    sizes.num_decoder_layers = whole_number(config, "num_decoder_layers", 1, kMost);
-    sizes.dim_feedforward = whole_number(config, "dim_feedforward", 1, kMost);
-    sizes.max_source_length = whole_number(config, "max_source_length", 1, kMost);
-    sizes.max_target_length = whole_number(config, "max_target_length", 2, kMost);
-    sizes.norm_first = config.at("norm_first").get<bool>();
-    sizes.layer_norm_eps = config.at("layer_norm_eps").get<float>();
-    sizes.embedding_scale = config.at("embedding_scale").get<float>();
-    require_text(config, "activation", "relu");
-    require_text(config, "position", "sinusoidal");
-    if (sizes.d_model % sizes.nhead != 0) throw std::runtime_error("nhead does not divide d_model");
-    return sizes;
-}
 
 /// Bytes of the UTF-8 character at the front of a text that is not empty; 0 if there is no
 /// well-formed one.
@@ -78,27 +38,9 @@ std::string character_name(std::string_view character) {
 
 }  // namespace
 
-Vocabulary::Vocabulary(const std::filesystem::path& config) {
-    const std::string file = config.string();
-    std::ifstream stream(config, std::ios::binary);
-    if (!stream) throw vkf::Error("cannot open the model's configuration", file);
-    try {
-        const json root = json::parse(stream);
-        config_ = read_sizes(root);
-        tokens_ = root.at("vocab").get<std::vector<std::string>>();
-        for (const std::string& token : tokens_) {
-            if (!ids_.emplace(token, static_cast<std::int32_t>(ids_.size())).second) {
-                throw std::runtime_error("vocab holds " + json(token).dump() + " twice");
-            }
-        }
-        if (tokens_.empty()) throw std::runtime_error("vocab is empty");
-        const int last = static_cast<int>(tokens_.size()) - 1;
-        pad_ = whole_number(root, "pad_token_id", 0, last);
-        sos_ = whole_number(root, "sos_token_id", 0, last);
-        eos_ = whole_number(root, "eos_token_id", 0, last);
-        if (pad_ == sos_ || sos_ == eos_ || eos_ == pad_) throw std::runtime_error("special tokens share an id");
-    } catch (const std::exception& error) {
-        throw vkf::Error(error.what(), file);
+Vocabulary::Vocabulary(const std::filesystem::path& config) : config_(read_dates_config(config)) {
+    for (const std::string& token : config_.vocab) {
+        ids_.emplace(token, static_cast<std::int32_t>(ids_.size()));
     }
 }
 
@@ -117,7 +59,7 @@ std::vector<std::int32_t> Vocabulary::encode(std::string_view text) const {
         ids.push_back(found->second);
         offset += bytes;
     }
-    ids.push_back(eos_);
+    ids.push_back(eos());
     if (ids.size() > static_cast<std::size_t>(config_.max_source_length)) {
         throw vkf::Error(quoted + " has " + std::to_string(ids.size() - 1) + " characters; the model reads at most " +
                          std::to_string(config_.max_source_length - 1));
@@ -128,16 +70,16 @@ std::vector<std::int32_t> Vocabulary::encode(std::string_view text) const {
 std::string Vocabulary::decode(std::span<const std::int32_t> ids) const {
     std::string text;
     for (const std::int32_t id : ids) {
-        if (id == eos_) break;
-        if (id != sos_ && id != pad_) text += token(id);
+        if (id == eos()) break;
+        if (id != sos() && id != pad()) text += token(id);
     }
     return text;
 }
 
 const std::string& Vocabulary::token(std::int32_t id) const {
-    if (id < 0 || static_cast<std::size_t>(id) >= tokens_.size()) {
+    if (id < 0 || static_cast<std::size_t>(id) >= config_.vocab.size()) {
         throw vkf::Error("token " + std::to_string(id) + " is outside the vocabulary of " +
-                         std::to_string(tokens_.size()));
+                         std::to_string(config_.vocab.size()));
     }
-    return tokens_[static_cast<std::size_t>(id)];
+    return config_.vocab[static_cast<std::size_t>(id)];
 }

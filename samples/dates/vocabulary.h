@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model's config.json: its sizes, and the characters it reads and writes.
+// The characters that a model reads and writes, as its config.json has them.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-/// Sizes of the encoder-decoder model, as config.json names them.
-struct DatesConfig {
-    int d_model = 0;
-    int nhead = 0;
-    int num_encoder_layers = 0;
-    int num_decoder_layers = 0;
-    int dim_feedforward = 0;
-    bool norm_first = false;
-    float layer_norm_eps = 0;
-    int max_source_length = 0;  // ids, <eos> included
-    int max_target_length = 0;  // ids, <sos> and <eos> included
-    float embedding_scale = 0;
-};
+#include "../dates_config.h"
 
 /// Characters and special tokens of a model, and the numbers it knows them by.
 class Vocabulary {
@@ -32,10 +20,10 @@ public:
     explicit Vocabulary(const std::filesystem::path& config);
 
     const DatesConfig& config() const noexcept { return config_; }
-    std::size_t size() const noexcept { return tokens_.size(); }
-    std::int32_t pad() const noexcept { return pad_; }
-    std::int32_t sos() const noexcept { return sos_; }
-    std::int32_t eos() const noexcept { return eos_; }
+    std::size_t size() const noexcept { return config_.vocab.size(); }
+    std::int32_t pad() const noexcept { return config_.pad; }
+    std::int32_t sos() const noexcept { return config_.sos; }
+    std::int32_t eos() const noexcept { return config_.eos; }
 
     /// One id per character of UTF-8 text, then <eos>. Throws vkf::Error naming a character that
     /// the model does not know, or the length if the text has more than max_source_length - 1
@@ -51,9 +39,5 @@ public:
 
 private:
     DatesConfig config_;
-    std::vector<std::string> tokens_;
     std::unordered_map<std::string, std::int32_t> ids_;
-    std::int32_t pad_ = 0;
-    std::int32_t sos_ = 0;
-    std::int32_t eos_ = 0;
 };

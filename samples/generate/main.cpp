@@ -370,6 +370,9 @@ int main(int argc, char** argv) {
         if (!options.parallel.empty() && (options.check || !options.texts.empty() || !options.save.empty())) {
             throw CLI::ValidationError(flag, "goes with an answer, not with --check, --accuracy or --save");
         }
+        if (options.dry_run && (options.check || !options.texts.empty() || !options.save.empty())) {
+            throw CLI::ValidationError("--dry-run", "goes with an answer, not with --check, --accuracy or --save");
+        }
         if (!options.speeds.empty() && options.parallel != "tensor" && options.parallel != "layers") {
             throw CLI::ValidationError("--speeds", "goes with --tensor-parallel or --layer-parallel");
         }

@@ -10,10 +10,10 @@
 #include <cstdio>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "../arguments.h"
+#include "../dates_config.h"
 #include "dates_task.h"
 #include "loss_curve.h"
 #include "trainer.h"
@@ -45,31 +45,7 @@ struct Options {
 /// The sizes and characters of the model: a copy of samples/dates' file goes beside the weights.
 class Model {
 public:
-    explicit Model(const fs::path& file) {
-        std::ifstream in(file);
-        if (!in) {
-            throw std::runtime_error(file.string() + ": cannot be read");
-        }
-        const auto json = nlohmann::json::parse(in);
-        text_ = json.dump(1);
-        config.d_model = json.at("d_model");
-        config.nhead = json.at("nhead");
-        config.num_encoder_layers = json.at("num_encoder_layers");
-        config.num_decoder_layers = json.at("num_decoder_layers");
-        config.dim_feedforward = json.at("dim_feedforward");
-        config.norm_first = json.at("norm_first");
-        config.layer_norm_eps = json.at("layer_norm_eps");
-        config.embedding_scale = json.at("embedding_scale");
-        config.max_source = json.at("max_source_length");
-        config.max_target = json.at("max_target_length");
-        pad = json.at("pad_token_id");
-        sos = json.at("sos_token_id");
-        eos = json.at("eos_token_id");
-        for (const std::string token : json.at("vocab")) {
-            ids_[token] = static_cast<std::int32_t>(ids_.size());
-        }
-        config.source_vocabulary = config.target_vocabulary = static_cast<std::int64_t>(ids_.size());
-    }
+    explicit Model(const fs::path& file) : Model(read_dates_config(file)) {}
 
     std::vector<std::int32_t> encode(const std::string& text) const {
         std::vector<std::int32_t> out;
@@ -87,9 +63,16 @@ public:
     const std::string& text() const { return text_; }
 
     vkf::EncoderDecoderConfig config;
-    std::int32_t pad = 0, sos = 0, eos = 0;
+    std::int32_t pad, sos, eos;
 
 private:
+    explicit Model(const DatesConfig& read)
+        : config(model_config(read)), pad(read.pad), sos(read.sos), eos(read.eos), text_(read.text) {
+        for (const std::string& token : read.vocab) {
+            ids_.emplace(token, static_cast<std::int32_t>(ids_.size()));
+        }
+    }
+
     std::map<std::string, std::int32_t> ids_;
     std::string text_;
 };

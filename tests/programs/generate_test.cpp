@@ -34,6 +34,18 @@ TEST_CASE("generate: --dry-run prints the plan on the standard output, with or w
         CHECK(o.code == 0);
         CHECK_MESSAGE(o.output.starts_with("memory: "), o.output);
     }
+    const Copy copy(kSpell);
+    copy.write("texts.txt", "7 is seven.\n");
+    const std::string saved = (copy.folder / "saved").string(), texts = (copy.folder / "texts.txt").string();
+    for (const std::vector<std::string>& words :
+         {std::vector<std::string>{"--save", saved}, {"--check"}, {"--accuracy", texts}}) {
+        std::vector<std::string> all{"--dry-run"};
+        all.insert(all.end(), words.begin(), words.end());
+        const Outcome o = generate(all);
+        CHECK(o.code == 1);
+        CHECK_MESSAGE(has(o.output, "--dry-run: goes with an answer"), o.output);
+    }
+    CHECK_FALSE(std::filesystem::exists(saved));
     check_refused({kNoTokenizer}, "has neither tokenizer.json nor tokenizer.model");
     check_refused({kNoTokenizer}, "--ids");
 }

@@ -221,7 +221,8 @@ std::vector<std::string> not_for_samples(const fs::path& source, const fs::path&
             const std::string& name = include.name;
             const bool own = fs::exists(folder / name) && name.find("..") == std::string::npos;
             const bool shader = name.ends_with(".h") && fs::exists(folder / name.substr(0, name.size() - 2));
-            const bool shared = folder.parent_path() == source / "samples" && name == "../arguments.h";
+            const bool shared =
+                folder.parent_path() == source / "samples" && (name == "../arguments.h" || name == "../dates_config.h");
             const bool good = include.in_angles ? !fs::exists(source / name) && !name.starts_with("vkformer/advanced/")
                                                 : own || shader || shared;
             if (!good) {

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The training sample's configuration, by its command line.
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "sample_run.h"
+
+TEST_CASE("train: a configuration that the model cannot have is refused, naming the file, before anything is trained") {
+    const Copy copy(VKFORMER_SOURCE_DIR "/samples/dates");
+    const nlohmann::json good = nlohmann::json::parse(copy.read("config.json"));
+    const std::string file = (copy.folder / "config.json").string(), out = (copy.folder / "out").string();
+    const auto refused = [&](const std::string& config, const std::string& why) {
+        CAPTURE(config.substr(0, 40));
+        copy.write("config.json", config);
+        const Outcome o = run({TRAIN_PROGRAM, "--config", file, "--out", out, "--steps", "1", "--evaluate", "0"});
+        check_refused(o, "train", why);
+        CHECK_MESSAGE(has(o.output, "config.json: "), o.output);
+        CHECK_FALSE(std::filesystem::exists(out));
+    };
+    const auto with = [&](const char* name, const nlohmann::json& value) {
+        nlohmann::json config = good;
+        config[name] = value;
+        return config.dump();
+    };
+    refused(with("activation", "gelu"), "knows only \"relu\"");
+    refused(with("d_model", 64.9), "d_model is 64.9, not a whole number");
+    refused(with("sos_token_id", 1000), "sos_token_id is 1000");
+    refused(with("eos_token_id", -1), "eos_token_id is -1");
+    refused(with("nhead", 3), "nhead does not divide d_model");
+    refused(with("vocab", {"<pad>", "<sos>", "<eos>", "1", "1"}), "vocab holds \"1\" twice");
+    refused("{", "parse error");
+}
