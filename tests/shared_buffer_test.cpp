@@ -181,7 +181,9 @@ TEST_SUITE("shared") {
             }
             CHECK(contains(message_of([&] { device.import_host(memory.subspan(4, 64)); }), "must be multiples of"));
             CHECK(contains(message_of([&] { device.import_host({}); }), "0 bytes"));
-            CHECK(contains(message_of([&] { device.import_host({static_cast<std::byte*>(nullptr), alignment}); }),
+            CHECK(contains(message_of([&] {
+                               device.import_host({static_cast<std::byte*>(nullptr), alignment});
+                           }),
                            "the memory is a null pointer"));
             CHECK(contains(message_of([&] { shared.export_fd(); }), "imported from the host"));
             CHECK(contains(message_of([&] { device.import_hardware_buffer(nullptr); }), "made without VK_ANDROID"));
