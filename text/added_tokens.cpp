@@ -49,6 +49,7 @@ std::size_t space_after(std::string_view text) {
 
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Vocabulary& vocabulary, const Normalizer& normalizer)
     : tokens_(std::move(tokens)), word_(regex_finder("[" + std::string(kWordClass) + "]")) {
+    std::vector<std::int32_t> sought[2];  // [normalized]
     for (std::size_t i = 0; i < tokens_.size(); ++i) {
         AddedToken& t = tokens_[i];
         const auto known = vocabulary.find(t.content);
@@ -61,29 +62,19 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Vocabulary& vocab
             special_.insert(t.content);
         }
         if (!t.shown.empty()) {
-            Sought& sought = sought_[t.normalized ? 1 : 0];
-            sought.lengths[static_cast<unsigned char>(t.shown[0])].insert(t.shown.size());
-            sought.texts.push_back({t.shown, i});
-            sought.places.add([&](std::uint32_t place) { return hash_of(sought.texts[place].text); });
+            sought[t.normalized ? 1 : 0].push_back(static_cast<std::int32_t>(i));
         }
+    }
+    for (const int normalized : {0, 1}) {
+        sought_[normalized].sort(sought[normalized], shown_of());
     }
 }
 
-const AddedTokens::Wanted* AddedTokens::longest_at(std::string_view text, std::size_t at, bool normalized) const {
-    const Sought& sought = sought_[normalized ? 1 : 0];
-    const auto lengths = sought.lengths.find(static_cast<unsigned char>(text[at]));
-    if (lengths == sought.lengths.end()) {
-        return nullptr;
-    }
-    for (const std::size_t length : lengths->second) {
-        const std::string_view part = text.substr(at, length);
-        const std::uint32_t place =
-            sought.places.find(hash_of(part), [&](std::uint32_t p) { return sought.texts[p].text == part; });
-        if (place != Places::kNone) {
-            return &sought.texts[place];
-        }
-    }
-    return nullptr;
+const AddedToken* AddedTokens::longest_at(std::string_view text, bool normalized) const {
+    const AddedToken* found = nullptr;
+    sought_[normalized ? 1 : 0].for_each(
+        text, shown_of(), [&](std::size_t, std::int32_t place) { found = &tokens_[static_cast<std::size_t>(place)]; });
+    return found;
 }
 
 bool AddedTokens::stands_alone(std::string_view text, std::size_t begin, std::size_t end) const {
@@ -100,15 +91,15 @@ std::vector<Found> AddedTokens::find(std::string_view text, bool normalized) con
     std::size_t done = 0;
     std::size_t run_end = 0;  // of the space that was taken along last
     for (std::size_t at = 0; at < text.size();) {
-        const Wanted* found = longest_at(text, at, normalized);
+        const AddedToken* found = longest_at(text.substr(at), normalized);
         if (found == nullptr) {
             ++at;
             continue;
         }
+        const AddedToken& token = *found;
         std::size_t begin = at;
-        std::size_t end = at + found->text.size();
+        std::size_t end = at + token.shown.size();
         at = end;
-        const AddedToken& token = tokens_[found->token];
         if (token.single_word && !stands_alone(text, begin, end)) {
             continue;
         }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <set>
 #include <span>
 #include <string>
@@ -12,6 +11,7 @@
 
 #include "text/model.h"
 #include "text/normalizer.h"
+#include "text/prefixes.h"
 
 namespace vkf::text {
 
@@ -57,23 +57,16 @@ public:
     std::span<const AddedToken> all() const noexcept { return tokens_; }
 
 private:
-    struct Wanted {
-        std::string text;
-        std::size_t token;
-    };
-    /// Texts, and how long those are that begin with a byte, longest first.
-    struct Sought {
-        std::vector<Wanted> texts;
-        Places places;
-        std::map<unsigned char, std::set<std::size_t, std::greater<>>> lengths;
-    };
-    const Wanted* longest_at(std::string_view text, std::size_t at, bool normalized) const;
+    const AddedToken* longest_at(std::string_view text, bool normalized) const;
+    auto shown_of() const {
+        return [this](std::int32_t place) { return std::string_view(tokens_[static_cast<std::size_t>(place)].shown); };
+    }
     bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) const;
 
     std::vector<AddedToken> tokens_;
     std::unordered_map<TokenId, std::size_t> by_id_;
     std::set<std::string, std::less<>> special_;
-    Sought sought_[2];  ///< [normalized]
+    Prefixes sought_[2];  ///< places in tokens_, [normalized]
     Finder word_;
 };
 

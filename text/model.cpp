@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "text/prefixes.h"
 #include "text/unicode.h"
 
 namespace vkf::text {
@@ -56,6 +57,15 @@ std::optional<TokenId> Vocabulary::find(std::string_view token) const {
     return place == Places::kNone ? std::nullopt : std::optional(tokens_[place].id);
 }
 
+std::vector<TokenId> Vocabulary::ids() const {
+    std::vector<TokenId> all;
+    all.reserve(tokens_.size());
+    for (const Token& t : tokens_) {
+        all.push_back(t.id);
+    }
+    return all;
+}
+
 std::optional<std::string_view> Vocabulary::token(TokenId id) const {
     const std::uint32_t place = place_of(id);
     return place == Places::kNone ? std::nullopt : std::optional(text_of(place));
@@ -101,7 +111,9 @@ public:
         : vocabulary_(vocab),
           prefix_(member_or(part, "continuing_subword_prefix", std::string("##"))),
           longest_(member_or(part, "max_input_chars_per_word", std::size_t{100})),
-          unknown_(unknown_of(part, vocabulary_)) {}
+          unknown_(unknown_of(part, vocabulary_)) {
+        prefixes_.sort(vocabulary_.ids(), texts_of(vocabulary_));
+    }
 
     const Vocabulary& vocabulary() const noexcept override { return vocabulary_; }
 
@@ -126,22 +138,19 @@ public:
     }
 
 private:
+    /// The token, and where it ends: `at`, where there is none.
     std::pair<TokenId, std::size_t> longest_at(const std::string& word, std::size_t at) const {
-        const std::size_t most = std::min(word.size() - at, vocabulary_.longest());
-        std::string text = (at == 0 ? "" : prefix_) + word.substr(at, most);
-        for (std::size_t end = at + most; end > at;) {
-            if (const auto id = vocabulary_.find(text)) {
-                return {*id, end};
-            }
-            do {  // one character less
-                text.pop_back();
-                --end;
-            } while (end > at && (static_cast<unsigned char>(word[end]) & 0xC0) == 0x80);
-        }
-        return {0, at};
+        const std::size_t before = at == 0 ? 0 : prefix_.size();
+        const std::string text = (at == 0 ? "" : prefix_) + word.substr(at, vocabulary_.longest());
+        std::pair<TokenId, std::size_t> found{0, at};
+        prefixes_.for_each(text, texts_of(vocabulary_), [&](std::size_t bytes, TokenId id) {
+            found = bytes > before ? std::pair(id, at + bytes - before) : found;
+        });
+        return found;
     }
 
     Vocabulary vocabulary_;
+    Prefixes prefixes_;
     std::string prefix_;
     std::size_t longest_;
     TokenId unknown_;

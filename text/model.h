@@ -81,6 +81,8 @@ public:
     /// Nothing when there is no such id. The text lies here until the next token is added.
     std::optional<std::string_view> token(TokenId id) const;
     std::size_t size() const noexcept { return tokens_.size(); }
+    /// In the order in which they were added.
+    std::vector<TokenId> ids() const;
     /// Ids are below this.
     TokenId end() const noexcept { return end_; }
     /// Bytes of the longest token.
@@ -102,6 +104,11 @@ private:
     TokenId end_ = 0;
     std::size_t longest_ = 0;
 };
+
+/// Gives the text of an id that the vocabulary has.
+inline auto texts_of(const Vocabulary& vocabulary) {
+    return [&vocabulary](TokenId id) { return *vocabulary.token(id); };
+}
 
 class TokenModel {
 public:

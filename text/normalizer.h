@@ -28,6 +28,18 @@ std::string stripped(const std::string& text, bool left, bool right);
 /// Throws Error where a text grew to more than 32 times its bytes and 64 KiB: each of many steps
 /// could double it, and what parts it takes up to a hundred bytes for each of its own.
 void require_growth(std::size_t bytes, std::size_t text_bytes);
+/// The same of a text in parts, each of which may become more or less: their sum is bounded.
+class Growth {
+public:
+    explicit Growth(std::size_t text_bytes) : text_bytes_(text_bytes) {}
+    void add(std::size_t bytes) {
+        bytes_ += bytes;
+        require_growth(bytes_, text_bytes_);
+    }
+
+private:
+    std::size_t text_bytes_, bytes_ = 0;
+};
 /// Gives the text with each match replaced. Throws Error where it grows as above.
 std::string replace_all(const std::string& text, const Finder& finder, const std::string& by);
 

@@ -6,10 +6,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <cstdlib>
 #include <memory>
 #include <new>
 
 #include "runtime/base/error.h"
+#include "text/reference_tables.h"
 #include "text/unicode.h"
 
 namespace vkf::text {
@@ -149,13 +152,22 @@ private:
 
     void step() {
         const char c = in_[at_];
+        if (groups_.back().ignores_case) {
+            refuse_folding();
+        }
         if (c == '\\') {
+            alternative_begins_ = false;
             escape();
         } else if (in_class_) {
             class_step(c);
         } else {
             outer_step(c);
         }
+    }
+
+    void copy(std::size_t bytes) {
+        out_ += in_.substr(at_, bytes);
+        at_ += bytes;
     }
 
     void class_step(char c) {
@@ -167,8 +179,7 @@ private:
         }
         const bool first = at_ == class_begin_;
         in_class_ = c != ']' || first;
-        out_ += c;
-        ++at_;
+        copy(1);
     }
 
     void outer_step(char c) {
@@ -178,15 +189,86 @@ private:
         if (c == '}' && at_ + 1 < in_.size() && in_[at_ + 1] == '+') {
             refuse("a repeated interval");
         }
-        out_ += c;
-        ++at_;
+        if (c == '(') {
+            return group();
+        }
+        if (c == ')' && groups_.size() > 1) {
+            groups_.pop_back();
+        }
+        if (c == '|' && groups_.back().option_amid) {
+            refuse("an option before |");  // which Oniguruma lets reach to the group's end
+        }
+        if (c == '{') {
+            return interval();
+        }
+        alternative_begins_ = c == '|';
+        copy(1);
         if (c == '[') {
             in_class_ = true;
             if (at_ < in_.size() && in_[at_] == '^') {
-                out_ += '^';
-                ++at_;
+                copy(1);
             }
             class_begin_ = at_;
+        }
+    }
+
+    /// A group's beginning, an option by itself, as "(?i)", or a comment.
+    void group() {
+        const std::size_t closed = std::min(in_.find(')', at_), in_.size() - 1);
+        if (next_is("(?#")) {
+            return copy(closed + 1 - at_);
+        }
+        const std::size_t sign = next_is("(?") ? in_.find_first_not_of("adimnsuxy-", at_ + 2) : std::string::npos;
+        Group inner{.ignores_case = groups_.back().ignores_case};
+        if (sign != std::string::npos && (in_[sign] == ')' || in_[sign] == ':')) {
+            const std::string options = in_.substr(at_ + 2, sign - at_ - 2);
+            const std::size_t i = options.find('i');
+            inner.ignores_case = i == std::string::npos ? inner.ignores_case : i < options.find('-');
+        }
+        if (sign != std::string::npos && in_[sign] == ')') {
+            Group& around = groups_.back();
+            around = {.ignores_case = inner.ignores_case, .option_amid = around.option_amid || !alternative_begins_};
+            return copy(closed + 1 - at_);
+        }
+        groups_.push_back(inner);
+        copy((sign == std::string::npos ? at_ + 1 : sign + 1) - at_);
+        alternative_begins_ = true;
+        if (sign != std::string::npos && in_[sign] == '<') {  // a name, or looking behind
+            const bool behind = next_is("=") || next_is("!");
+            copy(behind ? 1 : std::min(in_.find('>', at_), in_.size() - 1) + 1 - at_);
+        }
+    }
+
+    /// "{,n}" is "{0,n}"; "{n}?", which a regular expression elsewhere reads as "{n}", may match
+    /// nothing.
+    void interval() {
+        alternative_begins_ = false;
+        const std::size_t comma = in_.find_first_not_of(kDigits, at_ + 1);
+        const std::size_t end = std::min(in_.find_first_not_of(kDigits, comma + 1), in_.size());
+        if (comma > at_ + 1 && in_.compare(std::min(comma, in_.size()), 2, "}?") == 0) {
+            refuse("an interval of one number before ?");
+        }
+        if (next_is("{,") && end > at_ + 2 && end < in_.size() && in_[end] == '}') {
+            out_ += "{0";
+            ++at_;
+        }
+        copy(1);
+    }
+
+    /// Refuses what Oniguruma takes for several characters, or for one, where case is ignored.
+    void refuse_folding() const {
+        static constexpr Range kFolded[] = {{0xDF, 0xDF},     {0x130, 0x130},   {0x149, 0x149},  {0x1F0, 0x1F0},
+                                            {0x390, 0x390},   {0x3B0, 0x3B0},   {0x587, 0x587},  {0x1E96, 0x1E9A},
+                                            {0x1E9E, 0x1E9E}, {0x1F50, 0x1FFC}, {0xFB00, 0xFB17}};
+        const std::string_view rest = std::string_view(in_).substr(at_);
+        if ((static_cast<unsigned char>(rest[0]) & 0xC0) != 0x80 && within(kFolded, code_point(rest))) {
+            refuse("\"" + std::string(rest.substr(0, character_bytes(rest))) + "\" where case is ignored");
+        }
+        for (const std::string_view pair : {"ss", "ff", "fi", "fl", "st"}) {
+            const bool here = rest.size() > 1 && (rest[0] | 0x20) == pair[0] && (rest[1] | 0x20) == pair[1];
+            if (here && !in_class_) {
+                refuse("\"" + std::string(pair) + "\" where case is ignored, which stands for one character, too");
+            }
         }
     }
 
@@ -215,10 +297,11 @@ private:
                 out_ += in_class_ ? "\\b"
                                   : "(?:(?<=[" + word + "])(?![" + word + "])|(?<![" + word + "])(?=[" + word + "]))";
                 break;
+            case 'v': out_ += R"(\x0b)"; break;
             case 'u': return unicode_escape();
+            case 'x': require_character(); [[fallthrough]];
             case 'p':
-            case 'P':
-            case 'x': return braced_escape();
+            case 'P': return braced_escape();
             case 'B':
             case 'h':
             case 'H':
@@ -229,10 +312,25 @@ private:
             case 'y':
             case 'Y':
             case 'O':
+            case 'C':
+            case 'Q':
+            case 'E':
             case 'N': refuse(std::string("\\") + c);
             default: out_ += {'\\', c};
         }
         at_ += 2;
+    }
+
+    /// \xHH is a byte, of a character of several above 7F.
+    void require_character() const {
+        const std::string digits = in_.substr(at_ + 2, 2);
+        const bool byte = !digits.starts_with("{");
+        if (byte && (digits.empty() || std::isxdigit(static_cast<unsigned char>(digits[0])) == 0)) {
+            refuse("\\x without digits");
+        }
+        if (byte && std::strtol(digits.c_str(), nullptr, 16) > 0x7F) {
+            refuse("the byte \\x" + digits);
+        }
     }
 
     /// \p{...}, \x{...}, or without braces
@@ -258,8 +356,17 @@ private:
         at_ += 6;
     }
 
+    static constexpr const char* kDigits = "0123456789";
+
+    struct Group {
+        bool ignores_case = false;
+        bool option_amid = false;  ///< an option by itself stands behind something
+    };
+
     const std::string& in_;
     std::string out_;
+    std::vector<Group> groups_{1};    ///< those that are open, in the whole
+    bool alternative_begins_ = true;  ///< nothing but options stands before
     std::size_t at_ = 0;
     std::size_t class_begin_ = 0;
     bool in_class_ = false;

@@ -11,15 +11,25 @@ namespace vkf::text {
 
 namespace {
 
+std::size_t bytes_of(const std::vector<Piece>& pieces) {
+    std::size_t bytes = 0;
+    for (const Piece& p : pieces) {
+        bytes += p.text.size();
+    }
+    return bytes;
+}
+
 /// Applies f(text, first) -> pieces of that text to each.
 template <class F>
 PreTokenizer each(F f) {
     return [f = std::move(f)](std::vector<Piece> pieces) {
         std::vector<Piece> out;
+        Growth growth(bytes_of(pieces));
         for (Piece& p : pieces) {
             const bool first = p.first;
             bool begins = first;
             for (std::string& text : f(std::move(p.text), first)) {
+                growth.add(text.size());
                 out.push_back({std::move(text), begins});
                 begins = false;
             }
@@ -90,8 +100,10 @@ PreTokenizer metaspace(const Json& part) {
 
 PreTokenizer sequence(const Json& part) {
     return [all = sequence_of(part, "pretokenizers", make_pre_tokenizer)](std::vector<Piece> pieces) {
+        const std::size_t given = bytes_of(pieces);
         for (const PreTokenizer& p : all) {
             pieces = p(std::move(pieces));
+            require_growth(bytes_of(pieces), given);
         }
         return pieces;
     };

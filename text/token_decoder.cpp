@@ -27,8 +27,10 @@ std::size_t bytes_of(const Tokens& tokens) {
 template <class F>
 TokenDecoder each(F f) {
     return [f = std::move(f)](Tokens tokens) {
+        Growth growth(bytes_of(tokens) + tokens.size());  // one without text may become a space
         for (std::size_t i = 0; i < tokens.size(); ++i) {
             tokens[i] = f(tokens[i], i, tokens.size());
+            growth.add(tokens[i].size());
         }
         return tokens;
     };

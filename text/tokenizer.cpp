@@ -93,7 +93,7 @@ struct Tokenizer::Parts {
     }
 
     /// Normalizes and cuts what no added token took as it was given.
-    void encode_part(std::string_view part, bool first, std::vector<TokenId>& ids) const {
+    void encode_part(std::string_view part, bool first, Growth& growth, std::vector<TokenId>& ids) const {
         const auto [text, keeps_front] = normalizer({std::string(part)});
         for (const Found& f : added.find(text, true)) {
             if (f.token != nullptr) {
@@ -102,6 +102,7 @@ struct Tokenizer::Parts {
             }
             const bool begins = first && keeps_front && f.text.data() == text.data();
             for (const Piece& word : pre_tokenizer({{std::string(f.text), begins}})) {
+                growth.add(word.text.size());
                 model->encode(word.text, word.first, ids);
             }
         }
@@ -148,11 +149,12 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool special,
     const Affixes none;
     const Affixes& around = special ? parts_->affixes : none;
     std::vector<TokenId> ids;
+    Growth growth(text.size());
     for (const Found& f : parts_->added.find(text, false)) {
         if (f.token != nullptr) {
             ids.push_back(f.token->id);
         } else {
-            parts_->encode_part(f.text, f.text.data() == text.data(), ids);
+            parts_->encode_part(f.text, f.text.data() == text.data(), growth, ids);
         }
     }
     if (truncate) {

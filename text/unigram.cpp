@@ -4,49 +4,12 @@
 #include <algorithm>
 
 #include "text/model.h"
+#include "text/prefixes.h"
 #include "text/unicode.h"
 
 namespace vkf::text {
 
 namespace {
-
-/// Tokens by what a text begins with.
-class Prefixes {
-public:
-    /// All that are not empty.
-    void sort(const Vocabulary& vocabulary) {
-        for (TokenId id = 0; id < vocabulary.end(); ++id) {
-            if (!vocabulary.token(id)->empty()) {
-                sorted_.push_back(id);
-            }
-        }
-        std::sort(sorted_.begin(), sorted_.end(),
-                  [&](TokenId a, TokenId b) { return *vocabulary.token(a) < *vocabulary.token(b); });
-    }
-
-    /// Calls f(bytes, id) for each token that the text begins with, shortest first.
-    template <class F>
-    void for_each(const Vocabulary& vocabulary, std::string_view text, F f) const {
-        auto begin = sorted_.begin();
-        auto end = sorted_.end();
-        // those with n bytes in common are begin..end
-        for (std::size_t n = 0; n < text.size() && begin != end; ++n) {
-            const auto byte = static_cast<unsigned char>(text[n]);
-            const auto at = [&](TokenId id) {
-                const std::string_view token = *vocabulary.token(id);
-                return token.size() == n ? -1 : static_cast<int>(static_cast<unsigned char>(token[n]));
-            };
-            begin = std::partition_point(begin, end, [&](TokenId id) { return at(id) < byte; });
-            end = std::partition_point(begin, end, [&](TokenId id) { return at(id) <= byte; });
-            if (begin != end && vocabulary.token(*begin)->size() == n + 1) {
-                f(n + 1, *begin);
-            }
-        }
-    }
-
-private:
-    std::vector<TokenId> sorted_;
-};
 
 class Unigram final : public TokenModel {
 public:
@@ -62,15 +25,17 @@ public:
         if (scores_.empty()) {
             throw Error("the vocabulary is empty", "tokenizer");
         }
-        prefixes_.sort(vocabulary_);
+        prefixes_.sort(vocabulary_.ids(), texts_of(vocabulary_));
         bytes_ = ByteTokens(vocabulary_);
         // SentencePiece's penalty
         unknown_score_ = *std::min_element(scores_.begin(), scores_.end()) - 10;
-        const auto unknown = member_or(part, "unk_id", std::int64_t{-1});
-        if (unknown < 0 || unknown >= static_cast<std::int64_t>(scores_.size())) {
-            throw Error("unk_id " + std::to_string(unknown) + " is not in the vocabulary", "tokenizer");
+        if (const Json& unknown = part_of(part, "unk_id"); !unknown.is_null()) {
+            const auto id = whole_number<std::int64_t>(unknown);
+            if (id < 0 || id >= static_cast<std::int64_t>(scores_.size())) {
+                throw Error("unk_id " + std::to_string(id) + " is not in the vocabulary", "tokenizer");
+            }
+            unknown_ = static_cast<TokenId>(id);
         }
-        unknown_ = static_cast<TokenId>(unknown);
     }
 
     const Vocabulary& vocabulary() const noexcept override { return vocabulary_; }
@@ -80,6 +45,10 @@ public:
             if (const auto id = vocabulary_.find(part)) {
                 ids.push_back(*id);
             } else if (!(byte_fallback_ && bytes_.encode(part, ids))) {
+                if (unknown_ < 0) {
+                    throw Error("\"" + std::string(part) + "\" is not in the vocabulary, and there is no unk_id",
+                                "tokenizer");
+                }
                 ids.push_back(unknown_);
             }
         }
@@ -109,7 +78,7 @@ private:
                     end = {score, at, id};
                 }
             };
-            prefixes_.for_each(vocabulary_, rest, [&](std::size_t bytes, TokenId id) {
+            prefixes_.for_each(rest, texts_of(vocabulary_), [&](std::size_t bytes, TokenId id) {
                 offer(bytes, id, scores_[static_cast<std::size_t>(id)]);
                 known = known || bytes == character;
             });
@@ -145,7 +114,7 @@ private:
     Prefixes prefixes_;
     ByteTokens bytes_{vocabulary_};
     double unknown_score_ = 0;
-    TokenId unknown_ = 0;
+    TokenId unknown_ = -1;  ///< below 0: there is none
     bool byte_fallback_;
 };
 

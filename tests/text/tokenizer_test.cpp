@@ -2,6 +2,7 @@
 // Tokenizers against Hugging Face's, case by case (tests/text/make_cases.py), and what is refused.
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -374,10 +375,26 @@ TEST_CASE("tokenizer: what is not known or contradicts itself is refused by name
     file = small_bpe();
     file["model"]["vocab"]["c"] = 2;
     CHECK(refusal(file.dump()).find("two tokens have the id 2") != std::string::npos);
-    for (const char* pattern : {"[a&&b]", "[a[bc]]", "\\h", "a{1,2}+", "(", "(?m:.)", "\\u12"}) {
+    for (const char* pattern :
+         {"[a&&b]", "[a[bc]]", "\\h", "a{1,2}+", "(", "(?m:.)", "\\u12", "a{1}?", "x(?i)a|b", "(?:x(?i)a|b)c",
+          "(a)(?i)b|c", "\\Qa\\E", "a\\E", "\\C-a", "\\x", "\\xc3\\xa9", "(?i)ss", "(?i:a(FI))", "(?i)[\u00DF]"}) {
         CAPTURE(pattern);
         CHECK(with("pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}})
                   .find("the pattern " + std::string(pattern)) != std::string::npos);
+    }
+}
+
+TEST_CASE("tokenizer: what Oniguruma writes otherwise is written as PCRE2 has it") {
+    const auto same = [](const char* pattern, const char* expression) {
+        CHECK(text::pcre2_expression(pattern) == expression);
+    };
+    same("a{,2}b{,}c{1}d{1,}?", "a{0,2}b{,}c{1}d{1,}?");
+    same("\\v[\\v]\\x41\\x{e9}", "\\x0b[\\x0b]\\x41\\x{e9}");
+    // options that reach as far in both, and pairs where case counts
+    for (const char* pattern :
+         {"(?i)a|b", "x|(?i)a|b", "(?:(?i)x)a|b", "(?<n>(?i)a|b)", "(?<=(?i)a|b)", "(?#x(?i)|)a|b", "(x(?i)a)|b",
+          "ss(?i:a)fi", "(?i)a(?-i:ss)", "(?i:'s|'t|'re|'ve|'m|'ll|'d)"}) {
+        same(pattern, pattern);
     }
 }
 
@@ -395,6 +412,22 @@ TEST_CASE("tokenizer: text that is not UTF-8 is refused, and what is no characte
     CHECK(tokenizer.size() == 3);
 }
 
+TEST_CASE("tokenizer: a Unigram model without unk_id takes what its vocabulary has") {
+    json file = {{"model", {{"type", "Unigram"}}}};
+    file["model"]["vocab"] = json::parse(R"([["a", -1.0], ["b", -2.0], ["ab", -2.5]])");
+    for (const bool null : {false, true}) {
+        if (null) {
+            file["model"]["unk_id"] = nullptr;
+        }
+        const Tokenizer tokenizer = Tokenizer::parse(file.dump(), "tokenizer.json");
+        CHECK(tokenizer.encode("ab") == std::vector<std::int32_t>{2});
+        CHECK_THROWS_WITH_AS(tokenizer.encode("axxb"),
+                             "tokenizer: \"xx\" is not in the vocabulary, and there is no unk_id", Error);
+    }
+    file["model"]["unk_id"] = 9;
+    CHECK(refusal(file.dump()).find("unk_id 9 is not in the vocabulary") != std::string::npos);
+}
+
 TEST_CASE("tokenizer: a word of a million characters ends soon") {
     json file = small_bpe();
     file["model"]["vocab"]["abab"] = 3;
@@ -405,6 +438,24 @@ TEST_CASE("tokenizer: a word of a million characters ends soon") {
         text += "ab";
     }
     CHECK(tokenizer.encode(text) == std::vector<std::int32_t>(250000, 3));
+}
+
+TEST_CASE("tokenizer: long tokens that nearly fit do not make a long word slow") {
+    constexpr std::size_t kBytes = 8'000;
+    const auto seconds = [](const Tokenizer& tokenizer, const std::string& text, std::size_t tokens) {
+        const auto begin = std::chrono::steady_clock::now();
+        CHECK(tokenizer.encode(text).size() == tokens);
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    };
+    json file = {{"model", {{"type", "WordPiece"}, {"unk_token", "u"}, {"max_input_chars_per_word", 1'000'000}}}};
+    file["model"]["vocab"] = {{"u", 0}, {"a", 1}, {"##a", 2}, {std::string(kBytes, 'b'), 3}};
+    // Where each shorter part of the rest is tried, the time goes with the word's cube.
+    CHECK(seconds(Tokenizer::parse(file.dump(), "x"), std::string(kBytes, 'a'), kBytes) < 5);
+    file = small_bpe();
+    for (std::size_t i = 0; i < 2000; ++i) {
+        file["added_tokens"].push_back({{"id", 10 + i}, {"content", std::string(i, 'a') + "<"}});
+    }
+    CHECK(seconds(Tokenizer::parse(file.dump(), "x"), std::string(3 * kBytes, 'a'), 3 * kBytes) < 5);
 }
 
 TEST_CASE("tokenizer: nested JSON is refused before anything copies or prints it") {
@@ -486,6 +537,29 @@ TEST_CASE("tokenizer: steps that would multiply a text, or be taken thousands of
     CHECK(said({{"normalizer", sequence("normalizers", doubled, 16)}}, "a") == "encoded");
     CHECK(said({{"normalizer", sequence("normalizers", doubled, 60)}}, "a")
               .find("it makes 131072 bytes of a text of 1") != std::string::npos);
+    // parts that grow little by themselves, and all together much
+    json much = doubled;
+    much["content"] = std::string(4000, 'b');
+    const json spaces = {{"type", "Split"}, {"pattern", {{"String", " "}}}, {"behavior", "Isolated"}};
+    const json marks = {
+        {"type", "Metaspace"}, {"replacement", std::string(4000, 'b')}, {"prepend_scheme", "never"}, {"split", false}};
+    const json marked = {{"type", "Sequence"}, {"pretokenizers", {spaces, marks}}};
+    const json added = {{{"id", 1}, {"content", "b"}, {"normalized", false}}};
+    std::string parts;
+    for (int i = 0; i < 1000; ++i) {
+        parts += "ab";
+    }
+    CHECK(said({{"pre_tokenizer", marked}}, std::string(10, ' ')) == "encoded");
+    CHECK(said({{"pre_tokenizer", marked}}, std::string(1000, ' ')).find(" bytes of a text of 1000") !=
+          std::string::npos);
+    CHECK(said({{"normalizer", much}, {"added_tokens", added}}, "abab") == "encoded");
+    CHECK(said({{"normalizer", much}, {"added_tokens", added}}, parts).find(" bytes of a text of 2000") !=
+          std::string::npos);
+    json decoding = small_bpe();
+    decoding["decoder"] = much;
+    const Tokenizer shown = Tokenizer::parse(decoding.dump(), "tokenizer.json");
+    CHECK(shown.decode(std::vector<std::int32_t>(10, 0)).size() == 40'000);
+    CHECK_THROWS_WITH_AS(shown.decode(std::vector<std::int32_t>(1000, 0)), doctest::Contains("it makes"), Error);
     const json lower = {{"type", "Lowercase"}};
     CHECK(said({{"normalizer", sequence("normalizers", lower, 256)}}, "a") == "encoded");
     const std::string many = "a Sequence of more than 256 parts is not supported";
