@@ -32,6 +32,21 @@ Truncation read_truncation(const Json& part) {
             member_or(part, "direction", std::string("Right")) == "Left"};
 }
 
+/// What read() gives. JSON of another type than it expects is an error that names the part.
+template <class Read>
+auto reading(const char* part, const Read& read) {
+    try {
+        return read();
+    } catch (const Json::exception& error) {
+        throw Error(std::string("its ") + part + " cannot be read: " + error.what(), "tokenizer");
+    }
+}
+
+template <class Make>
+auto made_of(const Json& root, const char* name, const Make& make) {
+    return reading(name, [&] { return make(part_of(root, name)); });
+}
+
 std::vector<AddedToken> added_of(const LongList& list) {
     std::vector<AddedToken> all;
     all.reserve(list.entries);
@@ -61,15 +76,17 @@ struct Tokenizer::Parts {
     Truncation truncation;
     std::int32_t size = 0;
 
-    explicit Parts(const TokenizerJson& file) : Parts(file.rest, make_model(file), added_of(file.added_tokens)) {}
+    explicit Parts(const TokenizerJson& file)
+        : Parts(file.rest, reading("model", [&] { return make_model(file); }),
+                reading("added_tokens", [&] { return added_of(file.added_tokens); })) {}
     Parts(const Json& root, std::unique_ptr<TokenModel> words, std::vector<AddedToken> added_tokens)
-        : normalizer(make_normalizer(part_of(root, "normalizer"))),
-          pre_tokenizer(make_pre_tokenizer(part_of(root, "pre_tokenizer"))),
+        : normalizer(made_of(root, "normalizer", make_normalizer)),
+          pre_tokenizer(made_of(root, "pre_tokenizer", make_pre_tokenizer)),
           model(std::move(words)),
           added(std::move(added_tokens), model->vocabulary(), normalizer),
-          affixes(read_post_processor(part_of(root, "post_processor"))),
-          decoder(make_token_decoder(part_of(root, "decoder"))),
-          truncation(read_truncation(part_of(root, "truncation"))),
+          affixes(made_of(root, "post_processor", read_post_processor)),
+          decoder(made_of(root, "decoder", make_token_decoder)),
+          truncation(made_of(root, "truncation", read_truncation)),
           size(model->vocabulary().end()) {
         for (const AddedToken& token : added.all()) {
             size = std::max(size, token.id + 1);

@@ -359,6 +359,12 @@ TEST_CASE("tokenizer: what is not known or contradicts itself is refused by name
     CHECK(with("decoder", {{"type", "CTC"}}).find("decoder CTC") != std::string::npos);
     CHECK(with("model", {{"type", "Other"}}).find("model Other") != std::string::npos);
     CHECK(with("added_tokens", {{{"id", 7}, {"content", "a"}}}).find("\"a\"") != std::string::npos);
+    for (const char* part : {"normalizer", "pre_tokenizer", "post_processor", "decoder", "truncation", "model"}) {
+        CAPTURE(part);
+        CHECK(with(part, 5).find("its " + std::string(part) + " cannot be read: ") != std::string::npos);
+    }
+    CHECK(with("added_tokens", {{{"id", 7}, {"content", 5}}}).find("its added_tokens cannot be read: ") !=
+          std::string::npos);
     json deep = {{"type", "Lowercase"}};
     for (int i = 0; i < 100; ++i) {
         deep = {{"type", "Sequence"}, {"normalizers", json::array({deep})}};
