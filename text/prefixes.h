@@ -14,7 +14,8 @@ namespace vkf::text {
 /// calls.
 class Prefixes {
 public:
-    /// Takes those that are not empty. Where two texts are alike, the smaller number stands for both.
+    /// Takes those that are not empty. Where two texts are alike, the smaller number stands for
+    /// both.
     template <class TextOf>
     void sort(const std::vector<std::int32_t>& numbers, TextOf text_of) {
         for (const std::int32_t number : numbers) {

@@ -51,8 +51,9 @@ for normalized in (False, True):
     for lstrip in (False, True):
         for rstrip in (False, True):
             flags = {"single_word": False, "normalized": normalized, "special": False}
+            # With lstrip alone, `tokenizers` panics at the last texts.
             save(["a\n\nb", "a \n \n b", "\n\n", "<r> \n<r> \n", "  a  b", " ", "<r>\n", "a <r>  <r> b"] +
-                 ([] if lstrip and not rstrip else ["<r> \n b", "<r> \n \n b", "<r>\n\nb"]),  # at which `tokenizers` panics
+                 ([] if lstrip and not rstrip else ["<r> \n b", "<r> \n \n b", "<r>\n\nb"]),
                  added_tokens=[{"id": len(WORDS), "content": "\n", "lstrip": lstrip, "rstrip": rstrip, **flags},
                                {"id": len(WORDS) + 1, "content": "<r>", "lstrip": False, "rstrip": True, **flags}])
 
