@@ -2,8 +2,8 @@
 // Tokenizers against Hugging Face's, case by case (tests/text/make_cases.py), and what is refused.
 #include <doctest/doctest.h>
 
-#include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -449,19 +449,19 @@ TEST_CASE("tokenizer: a word of a million characters ends soon") {
 TEST_CASE("tokenizer: long tokens that nearly fit do not make a long word slow") {
     constexpr std::size_t kBytes = 8'000;
     const auto seconds = [](const Tokenizer& tokenizer, const std::string& text, std::size_t tokens) {
-        const auto begin = std::chrono::steady_clock::now();
+        const std::clock_t begin = std::clock();  // of the processor, which other programs share
         CHECK(tokenizer.encode(text).size() == tokens);
-        return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
     };
     json file = {{"model", {{"type", "WordPiece"}, {"unk_token", "u"}, {"max_input_chars_per_word", 1'000'000}}}};
     file["model"]["vocab"] = {{"u", 0}, {"a", 1}, {"##a", 2}, {std::string(kBytes, 'b'), 3}};
     // Where each shorter part of the rest is tried, the time goes with the word's cube.
-    CHECK(seconds(Tokenizer::parse(file.dump(), "x"), std::string(kBytes, 'a'), kBytes) < 5);
+    CHECK(seconds(Tokenizer::parse(file.dump(), "x"), std::string(kBytes, 'a'), kBytes) < 20);
     file = small_bpe();
-    for (std::size_t i = 0; i < 2000; ++i) {
+    for (std::size_t i = 0; i < 4000; ++i) {
         file["added_tokens"].push_back({{"id", 10 + i}, {"content", std::string(i, 'a') + "<"}});
     }
-    CHECK(seconds(Tokenizer::parse(file.dump(), "x"), std::string(3 * kBytes, 'a'), 3 * kBytes) < 5);
+    CHECK(seconds(Tokenizer::parse(file.dump(), "x"), std::string(kBytes, 'a'), kBytes) < 20);
 }
 
 TEST_CASE("tokenizer: nested JSON is refused before anything copies or prints it") {
