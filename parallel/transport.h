@@ -44,8 +44,8 @@ public:
 };
 
 /// Joins so many ranks in one process: one each for a thread, with a Device of its own. A rank that
-/// is destroyed has ended for the others. Throws Error for fewer than one rank
-/// and for more than 4096.
+/// is destroyed has ended for the others. Throws Error for fewer than one rank and for more than
+/// 4096.
 VKF_API std::vector<std::unique_ptr<Transport>> local_transports(int ranks);
 
 }  // namespace vkf

@@ -312,16 +312,12 @@ Tensors tensors_of(nb::handle object, bool as_they_are) {
 }
 
 vkf::LoadProgress progress_of(const nb::object& function) {
-    if (!function.is_valid() || function.is_none()) {
-        return [](std::uint64_t, std::uint64_t) {  // Ctrl-C ends it all the same
-            const nb::gil_scoped_acquire lock;
-            if (PyErr_CheckSignals() != 0) throw nb::python_error();
-        };
-    }
-    return [shared = held(function)](std::uint64_t done, std::uint64_t all) {
+    const bool tells = function.is_valid() && !function.is_none();
+    // without a function Ctrl-C ends it all the same
+    return [shared = tells ? held(function) : nullptr](std::uint64_t done, std::uint64_t all) {
         const nb::gil_scoped_acquire lock;
         if (PyErr_CheckSignals() != 0) throw nb::python_error();
-        (*shared)(done, all);
+        if (shared) (*shared)(done, all);
     };
 }
 

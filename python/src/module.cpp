@@ -228,7 +228,12 @@ NB_MODULE(_vkformer, m) {
     py::bind_text(m);
 #endif
     m.def(
-        "_forked", [] { py::forked(); }, "Called in a child after a fork.");
+        "_forked",
+        [] {
+            py::g_taking = 0;  // the threads that were are not here
+            py::forked();
+        },
+        "Called in a child after a fork.");
     m.def(
         "_ending", [] { py::ending(); }, "Called when the interpreter is about to end.");
     m.attr("has_text") =
