@@ -628,7 +628,7 @@ void main() {
     }
 #define DO(i) \
     { \
-        uint row = first_near + i; \
+        uint row = first_near + four + i; \
         uint its_head = kOfQueries ? query_head(row) : head; \
         uint place = kOfQueries ? row / kGroup : row; \
         uint to = p.first_offset + batch * p.first_batch + its_head * p.first_head + place * p.first_row; \
@@ -644,6 +644,22 @@ void main() {
             } \
         } \
     }
-    EACH_ROW(DO)
+#define TURN(b) TURN_ROW(0, b) TURN_ROW(1, b) TURN_ROW(2, b) TURN_ROW(3, b)
+#define TURN_ROW(i, b) \
+    { \
+        FIRST(i, b) = FIRST(i + 4, b); \
+        FIRST(i + 4, b) = FIRST(i + 8, b); \
+        FIRST(i + 8, b) = FIRST(i + 12, b); \
+        SECOND(i, b) = SECOND(i + 4, b); \
+        SECOND(i + 4, b) = SECOND(i + 8, b); \
+        SECOND(i + 8, b) = SECOND(i + 12, b); \
+    }
+    // Storing is long: it is compiled for four rows, and the next ones move up.
+    [[dont_unroll]] for (uint four = 0u; four < kNear; four += 4u) {
+        DO(0) DO(1) DO(2) DO(3)
+        if (kNear > 4u) {
+            EACH_BLOCK(TURN)
+        }
+    }
 #undef DO
 }

@@ -382,11 +382,11 @@ void main() {
 
 #define DO(i) \
     { \
-        uint row = min(work.first_row + i, work.last_row); \
+        uint row = min(work.first_row + four + i, work.last_row); \
         float total = totals[i]; \
         float factor = final_factor(total); \
         uint to = row_offset(row); \
-        if (work.first_row + i <= work.last_row) { \
+        if (work.first_row + four + i <= work.last_row) { \
             store(to, column0, SUM(i, 0) * factor); \
             if (kBlocks > 1u) { \
                 store(to, column0 + kTile, SUM(i, 1) * factor); \
@@ -398,7 +398,30 @@ void main() {
             write_statistics(row, to, maxima[i], total); \
         } \
     }
-    EACH_ROW(DO)
+#define MOVE_UP(x, i) \
+    x(i) = x(i + 4); \
+    x(i + 4) = x(i + 8); \
+    x(i + 8) = x(i + 12);
+#define TOTAL(i) totals[i]
+#define MAXIMUM(i) maxima[i]
+#define SUM0(i) SUM(i, 0)
+#define SUM1(i) SUM(i, 1)
+#define SUM2(i) SUM(i, 2)
+#define SUM3(i) SUM(i, 3)
+#define MOVE(i) \
+    MOVE_UP(TOTAL, i) \
+    MOVE_UP(MAXIMUM, i) \
+    MOVE_UP(SUM0, i) \
+    MOVE_UP(SUM1, i) \
+    MOVE_UP(SUM2, i) \
+    MOVE_UP(SUM3, i)
+    // Storing is long: it is compiled for four rows, and the next ones move up.
+    [[dont_unroll]] for (uint four = 0u; four < kRows; four += 4u) {
+        DO(0) DO(1) DO(2) DO(3)
+        if (kRows > 4u) {
+            MOVE(0) MOVE(1) MOVE(2) MOVE(3)
+        }
+    }
 #undef DO
     if (lanes_or(wild ? 1u : 0u) != 0u) {
         bool allowed = redo_allowed();
