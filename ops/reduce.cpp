@@ -3,6 +3,7 @@
 #include "ops/reduce.h"
 
 #include <bit>
+#include <optional>
 
 #include "ops/add_op.h"
 #include "ops/checks.h"
@@ -30,13 +31,33 @@ struct ReduceParams {
     bool square = false;
 };
 
-/// The summed dimensions of a dense tensor are no more than this: others lie between them.
+/// More than so many runs there are not: dimensions that are kept lie between them.
 constexpr int kMostRuns = 3;
 
-/// One of the summed dimensions, or several that follow each other without a gap.
+/// Summed dimensions that follow each other, which keeps_order() lets be one.
 struct Run {
     uint size = 1, stride = 0;
 };
+
+bool sums_at(uint summed, std::size_t from_last) { return ((summed >> from_last) & 1u) != 0; }
+
+/// True when summed dimensions that follow each other are walked through with one stride, as in a
+/// dense tensor: then the order of a sum depends on the sizes alone.
+bool keeps_order(const Shape& shape, const Shape& strides, uint summed) {
+    std::optional<Dim> next;  // the stride of the dimension outside those so far
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+        const std::size_t at = shape.size() - 1 - i;
+        if (!sums_at(summed, i)) {
+            next.reset();
+        } else if (!(shape[at] == Dim(1))) {
+            if (next && !(strides[at] == *next)) {
+                return false;
+            }
+            next = strides[at] * shape[at];
+        }
+    }
+    return true;
+}
 
 /// Words: local size, lanes, parts, and ReduceParams::summed.
 enum Word : std::size_t { kLocal, kLaneCount, kParts, kSummed };
@@ -47,9 +68,11 @@ void prepare(const Operands& operands, Command& command) noexcept {
     ReducePush push{};
     Run runs[kMostRuns];
     std::size_t levels = 0;
+    bool goes_on = false;  // the dimension within this one belongs to the last run
     push.count = 1;
     for (std::size_t i = 0; i < kMaxRank; ++i) {  // from the innermost
-        const bool sums = ((summed >> i) & 1u) != 0;
+        const bool sums = sums_at(summed, i);
+        goes_on = goes_on && sums;
         const std::size_t at = kMaxRank - 1 - i;
         push.size[at] = sums ? 1 : x.size[at];
         push.stride[at] = sums || x.size[at] == 1 ? 0 : x.stride[at];
@@ -57,11 +80,11 @@ void prepare(const Operands& operands, Command& command) noexcept {
         if (!sums || x.size[at] == 1) {
             continue;
         }
-        Run* last = levels == 0 ? nullptr : &runs[levels - 1];
-        if (last != nullptr && x.stride[at] == last->size * last->stride) {
-            last->size *= x.size[at];
+        if (goes_on) {
+            runs[levels - 1].size *= x.size[at];
         } else {
             runs[levels++] = {x.size[at], x.stride[at]};
+            goes_on = true;
         }
     }
     push.inner = push.last = runs[0].size;
@@ -97,7 +120,7 @@ void emit(Lowering& l, ValueId from, const ReduceParams& params, ValueId to) {
     const ValueInfo& x = l.info(from);
     std::int64_t terms = 1, results = 1;
     for (std::size_t i = 0; i < x.shape.size(); ++i) {
-        const bool sums = ((params.summed >> (x.shape.size() - 1 - i)) & 1u) != 0;
+        const bool sums = sums_at(params.summed, x.shape.size() - 1 - i);
         (sums ? terms : results) *= l.max_of(x.shape[i]);
     }
     const bool within_rows = (params.summed & 1u) != 0;  // neighbours read neighbouring elements
@@ -140,18 +163,21 @@ std::vector<Value> gradient_of_sum(const GradientSite& site) {
     return {broadcast_to(site.gradient(), site.input(0).shape())};
 }
 
-constexpr OpType kSum{.name = "sum", .lower = lower, .can_read = can_read_any, .gradient = gradient_of_sum};
+bool can_read(const NodeInfo& node, std::size_t, const ValueInfo& view) {
+    return keeps_order(view.shape, view.strides, static_cast<const ReduceParams*>(node.params.get())->summed);
+}
+
+constexpr OpType kSum{.name = "sum", .lower = lower, .can_read = can_read, .gradient = gradient_of_sum};
 
 /// `shape` has x's rank.
 Value add_sum(Value x, const Shape& shape) {
     ReduceParams p;
-    int dimensions = 0;
     for (std::size_t i = 0; i < shape.size(); ++i) {
         const bool kept = shape[i] == x.shape()[i];
         p.summed |= kept ? 0u : 1u << (shape.size() - 1 - i);
-        dimensions += kept ? 0 : 1;
     }
-    return add_op(kSum, {dimensions > kMostRuns ? dense(x) : x}, p, shape);
+    const Shape& strides = x.graph().values()[x.id()].strides;
+    return add_op(kSum, {keeps_order(x.shape(), strides, p.summed) ? x : dense(x)}, p, shape);
 }
 
 }  // namespace
