@@ -42,11 +42,13 @@ struct AttentionTiling {
 };
 
 /// Rounds of the loops of attention_lanes.comp for so many keys: tiles, head dimension and values.
-/// The round in which a loop finds that it has ended counts too, as llvmpipe counts it.
-inline std::int64_t lanes_rounds(shader::uint lanes, std::int64_t keys, std::int64_t head_dim) {
+/// The round in which a loop finds that it has ended counts too, as llvmpipe counts it. With four
+/// lanes a softcap is a loop over four keys, for each of four rows.
+inline std::int64_t lanes_rounds(shader::uint lanes, std::int64_t keys, std::int64_t head_dim, bool softcap) {
     const auto tiles = divide_up(static_cast<std::uint64_t>(keys), 4 * lanes);
     const std::uint64_t fours = divide_up(static_cast<std::uint64_t>(head_dim), 4);
-    return static_cast<std::int64_t>(tiles * (1 + (fours + 1) + (lanes + 1)));
+    const std::uint64_t capping = softcap && lanes == 4 ? 4 * (4 + 1) : 0;
+    return static_cast<std::int64_t>(tiles * (1 + (fours + 1) + capping + (lanes + 1)));
 }
 
 /// Counts the rounds of attention_shared.comp, no loop unrolled: with a mask, and the rare loop for

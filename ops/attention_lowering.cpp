@@ -135,10 +135,10 @@ uint blocks_of(const AttentionTiling& t, uint value_dim) {
 }
 
 /// Rounds of the kernel's loops for so many keys.
-std::int64_t rounds_of(const AttentionTiling& t, uint value_dim, std::int64_t keys, std::int64_t head_dim) {
-    return t.lanes != 0          ? lanes_rounds(t.lanes, keys, head_dim)
-           : !t.matrices.empty() ? coopmat_rounds(t.matrices.back(), keys, head_dim)
-                                 : shared_rounds(t.tile, blocks_of(t, value_dim), keys, head_dim);
+std::int64_t rounds_of(const AttentionTiling& t, const AttentionParams& params, uint value_dim, std::int64_t keys) {
+    return t.lanes != 0          ? lanes_rounds(t.lanes, keys, params.head_dim, params.softcap != 0)
+           : !t.matrices.empty() ? coopmat_rounds(t.matrices.back(), keys, params.head_dim)
+                                 : shared_rounds(t.tile, blocks_of(t, value_dim), keys, params.head_dim);
 }
 
 /// The shaders of a tiling with the caller's mod; null where there is none.
@@ -318,8 +318,7 @@ void lower(Lowering& l) {
     const bool fours =
         in_fours(l.info(q)) && in_fours(l.info(y)) && (packed_kv || (in_fours(l.info(k)) && in_fours(l.info(v))));
     const KeySplits splits = key_splits(l.device(), params, full && !always_many);
-    l.check_rounds(rounds_of(tiling, value_dim, splits.most_keys, params.head_dim),
-                   std::to_string(params.most_keys) + " keys");
+    l.check_rounds(rounds_of(tiling, params, value_dim, splits.most_keys), std::to_string(params.most_keys) + " keys");
 
     std::vector<Kernel> kernels;
     const uint split = splits.may ? splits.keys_a_group.value : 0;
@@ -465,7 +464,7 @@ std::string declined(const Capabilities& device, const NodeInfo& node, WantedOut
     }
     const AttentionTiling tiling = choose_f32(device, params.full, params.most_queries * params.group);
     const std::int64_t keys = key_splits(device, params, tiling.full).most_keys;
-    if (rounds_of(tiling, static_cast<uint>(params.value_dim), keys, params.head_dim) > kMostRounds) {
+    if (rounds_of(tiling, params, static_cast<uint>(params.value_dim), keys) > kMostRounds) {
         return "so many keys would take more rounds of a loop than a processor's driver may allow";
     }
     if (tiling.lanes == 0 && !shared_left_out(device).empty()) {

@@ -205,8 +205,12 @@ bool redo_allowed() {
     uint rows = work.last_row - work.first_row + 1u;
     uint fours = (p.head_dim + 3u) / 4u;
     // rounds that only find a loop's end count too
-    uint once = 3u + fours + kLanes;
-    uint again = 3u + fours + kBlocks * kLanes;
+    uint capping = 0u;
+    if (kSoftcap != 0u && ONE_BY_ONE) {
+        capping = 5u;
+    }
+    uint once = 3u + fours + kLanes + kRows * capping;
+    uint again = 3u + fours + kBlocks * kLanes + capping;
     return tiles * (once + rows * again) + rows * kRoundsToStore < kMostRounds;
 }
 

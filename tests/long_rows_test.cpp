@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <limits>
+#include <string>
 
 #include "layers/sequences.h"
 #include "tests/attention_check.h"
@@ -119,6 +120,25 @@ TEST_CASE("long rows: attention to more keys than a tile's loops may take") {
         }
         CHECK(difference(attend(x).y, reference::attention(x.query, x.key, x.value).y) == "");
     }
+}
+
+TEST_CASE("long rows: with four lanes a softcap is a loop, whose rounds count") {
+    const auto attention = [](float softcap, std::int64_t keys) {
+        Graph g;
+        g.output("y", scaled_dot_product_attention(g.input("q", {1, 1, 20, 8}), g.input("k", {1, 1, keys, 8}),
+                                                   g.input("v", {1, 1, keys, 8}), {.softcap = softcap})
+                          .y);
+        return device().compile(g).explain();
+    };
+    const Capabilities& caps = device().capabilities();
+    if (!caps.cpu() || caps.exact_subgroup_size != 4 || caps.storage_buffers < 12 || !caps.variants.empty()) {
+        cannot_run("fused attention of four lanes");
+        return;
+    }
+    const std::string gives_way = "so many keys would take more rounds";
+    CHECK(contains(attention(5, 40'000), gives_way));
+    CHECK(!contains(attention(5, 30'000), gives_way));
+    CHECK(!contains(attention(0, 40'000), gives_way));
 }
 
 TEST_CASE("long rows: sequences give way like other attention, and too many of them are an error") {
