@@ -281,6 +281,23 @@ ProductForm form_of(const Lowering& l, const Product& product, const MatmulParam
     return f;
 }
 
+std::int64_t parts_of_sums(const ValueInfo& a, const ValueInfo& b, const MatmulParams& params,
+                           const std::function<std::int64_t(const Dim&)>& most) {
+    const std::size_t last = a.shape.size() - 1;
+    const std::size_t b_last = b.shape.size() - 1;
+    const std::size_t b_k = b_last - params.b_axes().k;
+    const bool down_a = !vectorizable(a, last) && vectorizable(a, last - 1);
+    const bool down_b = !b.words && !vectorizable(b, b_k) && vectorizable(b, b_last - params.b_axes().n);
+    const std::int64_t k = most(a.shape[last]);
+    if (!down_a || !down_b || params.masked_weights || params.activation != Activation::none || params.is_gate() ||
+        k <= 2 * kSumPart) {
+        return 1;
+    }
+    constexpr std::int64_t page = 4096 / sizeof(float);
+    const std::int64_t step = std::max(most(a.strides[last]), most(b.strides[b_k]));
+    return step >= page ? (k + kSumPart - 1) / kSumPart : 1;
+}
+
 ReducedArithmetic reduced_arithmetic(const Lowering& l, const Product& product, const MatmulParams& params,
                                      std::int64_t most_rows) {
     ReducedArithmetic out;

@@ -2,6 +2,8 @@
 // Which kernels compute a matrix product, and how they are told of it.
 #pragma once
 
+#include <functional>
+
 #include "ops/matmul_params.h"
 #include "ops/shared_tile.h"
 #include "runtime/compile/lowering.h"
@@ -105,6 +107,12 @@ void prepare_product(const Operands& operands, Command& command) noexcept;
 void prepare_further_part(const Operands& operands, Command& command) noexcept;
 /// Products in a part of the sums, where both operands are read down rows that lie far apart.
 inline constexpr shader::uint kSumPart = 256;
+/// The parts in which a processor takes the sums of a product, 1 where it does not divide them.
+/// Where both operands are read down rows that lie a page or more apart, the lines that a tile
+/// reads fall into few sets of a cache, and the next tile finds none of them again. As many rows as
+/// a part has stay. `most` gives the largest size or stride.
+std::int64_t parts_of_sums(const ValueInfo& a, const ValueInfo& b, const MatmulParams& params,
+                           const std::function<std::int64_t(const Dim&)>& most);
 /// Prepares such a part. Its number comes before the words of prepare_product(); all but part 0 are
 /// added to what C holds, and are empty where k ends before them.
 void prepare_sum_part(const Operands& operands, Command& command) noexcept;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How what follows a product becomes part of it.
 #include "ops/add_op.h"
+#include "ops/matmul_choice.h"
 #include "ops/matmul_params.h"
 
 namespace vkf {
@@ -19,6 +20,13 @@ Value as_row(Value x, const Dim& columns) {
 
 bool lies_densely(const ValueInfo& v) { return v.strides == contiguous_strides(v.shape); }
 
+/// True where a processor takes the product's sums in parts.
+bool is_divided(const Graph& g, const NodeInfo& product) {
+    const auto& p = *static_cast<const MatmulParams*>(product.params.get());
+    return parts_of_sums(g.values()[product.inputs[0]], g.values()[product.inputs[1]], p,
+                         [&](const Dim& d) { return g.max_of(d); }) > 1;
+}
+
 /// The product anew, with what it has and what is wished for.
 std::vector<Value> with_epilogue(Graph& g, const std::vector<NodeInfo>& old, const EpilogueWish& wish, bool bias) {
     const NodeInfo& product = old.front();
@@ -28,6 +36,7 @@ std::vector<Value> with_epilogue(Graph& g, const std::vector<NodeInfo>& old, con
         inputs.emplace_back(g, id);
     }
     const Shape shape = Value(g, product.outputs.front()).shape();
+    p.divided = wish.other >= 0 && is_divided(g, product);
     if (wish.activation != Activation::none) {
         p.activation = wish.activation;
     }
@@ -58,9 +67,11 @@ std::string no_room(const RewriteSite& site, const NodeInfo& product, const Epil
         return "it has an activation already";
     }
     const Graph& g = site.graph();
-    if ((wish.activation != Activation::none || wish.gate) && site.too_large(g.values()[product.inputs[1]].shape) &&
-        is_summed_in_parts(g.values()[product.inputs[1]], p)) {
+    if (site.too_large(g.values()[product.inputs[1]].shape) && is_summed_in_parts(g.values()[product.inputs[1]], p)) {
         return "its matrix is larger than a storage buffer, and its sums are taken in parts";
+    }
+    if ((wish.activation != Activation::none || wish.gate || bias) && is_divided(g, product)) {
+        return "a processor takes its sums in parts";
     }
     const ValueInfo& y = g.values()[product.outputs.front()];
     if (!lies_densely(y)) {

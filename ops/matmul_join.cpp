@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How products of one x become one: queries, keys and values of an attention layer.
 #include "ops/add_op.h"
+#include "ops/fours.h"
 #include "ops/matmul_params.h"
 
 namespace vkf {
@@ -25,8 +26,14 @@ bool is_projection(const Graph& g, const NodeInfo& node) {
            is_whole_weight(g, node.inputs[1]) && (!p.bias || is_whole_weight(g, node.inputs[2]));
 }
 
-bool is_alike(const NodeInfo& a, const NodeInfo& b) {
-    return params_of(a).bias == params_of(b).bias && params_of(a).scale == params_of(b).scale;
+/// Columns by fours among others would be rows that are read number by number, and summed up in
+/// another order.
+bool is_alike(const Graph& g, const NodeInfo& a, const NodeInfo& b) {
+    const auto in_fours = [&](const NodeInfo& node) {
+        return support::by_four(g.values()[node.outputs.front()].shape.back());
+    };
+    return params_of(a).bias == params_of(b).bias && params_of(a).scale == params_of(b).scale &&
+           in_fours(a) == in_fours(b);
 }
 
 /// Gives input `i` of each of these nodes.
@@ -98,7 +105,7 @@ Rewrite join_projections(const RewriteSite& site) {
     std::string names, miss;
     for (const NodeId n : site.siblings()) {
         const NodeInfo& later = g.nodes()[n];
-        if (!is_projection(g, later) || !is_alike(nodes.front(), later)) {
+        if (!is_projection(g, later) || !is_alike(g, nodes.front(), later)) {
             continue;
         }
         std::string why = ids.size() == 1 ? site.why_not_columns(site.id()) : std::string();

@@ -79,22 +79,10 @@ bool rounds_once(const Lowering& l, ValueId a, ValueId b, ValueId c, const Reduc
            !l.device().leaves_out(kPackedRows.name);
 }
 
-/// The parts of kSumPart products in which a sum is taken, 1 where it is not divided. Where both
-/// operands are read down rows that lie a page or more apart, the lines that a tile reads fall into
-/// few sets of a cache, and the next tile finds none of them again. As many rows as a part has
-/// stay.
 std::int64_t sum_parts(const Lowering& l, const ProductPart& part, const MatmulParams& params) {
-    const ValueInfo& b = l.info(part.product.b);
-    const std::int64_t k = l.max_of(l.info(part.product.a).shape.back());
-    const bool down_rows = part.form.a_load == kMatmulAVecM && part.form.b_load == kMatmulBVecN;
-    if (!l.device().cpu() || !down_rows || params.masked_weights || params.activation != Activation::none ||
-        params.is_gate() || k <= 2 * kSumPart) {
-        return 1;
-    }
-    constexpr std::int64_t page = 4096 / sizeof(float);
-    const std::int64_t a_step = l.max_of(l.info(part.product.a).strides.back());
-    const std::int64_t b_step = l.max_of(b.strides[b.shape.size() - 1 - params.b_axes().k]);
-    return std::max(a_step, b_step) >= page ? (k + kSumPart - 1) / kSumPart : 1;
+    return l.device().cpu() ? parts_of_sums(l.info(part.product.a), l.info(part.product.b), params,
+                                            [&](const Dim& d) { return l.max_of(d); })
+                            : 1;
 }
 
 /// Adds up the parts of the sums that follow part 0.
@@ -236,8 +224,11 @@ void lower(Lowering& l) {
 }
 
 std::string declined(const Capabilities& device, const NodeInfo& node, WantedOutputs) {
-    const bool five = static_cast<const MatmulParams*>(node.params.get())->other_beside_bias();
-    return five && device.storage_buffers <= kMatmulBindingOther
+    const auto& params = *static_cast<const MatmulParams*>(node.params.get());
+    if (params.divided && device.cpu()) {
+        return "a processor takes its sums in parts, which a residual would come between";
+    }
+    return params.other_beside_bias() && device.storage_buffers <= kMatmulBindingOther
                ? "the device has " + std::to_string(device.storage_buffers) + " storage buffers a stage, not " +
                      std::to_string(kMatmulBindingOther + 1)
                : "";
@@ -254,6 +245,7 @@ std::vector<Value> decompose(Graph& graph, const NodeInfo& node, WantedOutputs) 
     inputs.pop_back();
     const bool times = params.is_gate();
     params.other = kMatmulOtherNone;
+    params.divided = false;
     const Value product = add_op(kMatmul, inputs, params, other.shape());
     return {times ? mul(product, other) : add(product, other)};
 }

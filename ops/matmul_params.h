@@ -23,6 +23,8 @@ struct MatmulParams {
     bool masked_gradient = false;
     /// part of a backward pass, which runs step after step: a kernel may take longer to compile
     bool backward = false;
+    /// it was given a residual, and without one its sums are divided on a processor
+    bool divided = false;
 
     bool has_other() const { return other != shader::kMatmulOtherNone; }
     bool is_gate() const { return other == shader::kMatmulOtherGate || other == shader::kMatmulOtherGateBesideBias; }

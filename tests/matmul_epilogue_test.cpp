@@ -83,6 +83,32 @@ TEST_SUITE("matmul") {
         }
     }
 
+    TEST_CASE("matmul: sums in parts have the same bits with what follows them and without") {
+        const auto run = [&](std::int64_t m, std::int64_t n, std::int64_t k, bool turned, int form, bool rewrite) {
+            Graph g;
+            const Value a = turned ? transpose(g.input("a", {k, m}), 0, 1) : g.input("a", {m, k});
+            const Value y = matmul(a, g.input("b", {k, n}));
+            const Value other = form == 0 ? Value() : g.input("other", form == 3 ? Shape{n} : Shape{m, n});
+            g.output("y", form == 0 ? relu(y) : form == 1 ? y * other : y + other);
+            Program program = device().compile(g, {}, {.rewrite = rewrite});
+            upload(program, "a", random_tensor(turned ? Sizes{k, m} : Sizes{m, k}, 1));
+            upload(program, "b", random_tensor({k, n}, 2));
+            if (other) {
+                upload(program, "other", random_tensor(form == 3 ? Sizes{n} : Sizes{m, n}, 3));
+            }
+            program.run();
+            return download(program, "y");
+        };
+        for (const int form : {0, 1, 2, 3}) {
+            CAPTURE(form);
+            // a processor divides these, for rows that lie a page apart
+            CHECK(same_bits(run(1024, 16, 600, true, form, true), run(1024, 16, 600, true, form, false)));
+            // and a device these, whose b is too large for a buffer
+            const Believed small([](Capabilities& c) { c.storage_range = 65536; });
+            CHECK(same_bits(run(8, 64, 600, false, form, true), run(8, 64, 600, false, form, false)));
+        }
+    }
+
     TEST_CASE("matmul: what has no room in the epilogue is added and multiplied by ops of its own") {
         const Tensor a = random_tensor({2, 6, 8}, 1), w = random_tensor({5, 8}, 2), bias = random_tensor({5}, 3);
         const Tensor wide = random_tensor({2, 5, 6}, 4), r = random_tensor({2, 6, 5}, 5);

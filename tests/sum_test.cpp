@@ -32,20 +32,26 @@ TEST_SUITE("sums") {
     }
 
     TEST_CASE("sums: what reads joined columns adds up in the order that it has without") {
-        Graph g;
-        const Value in = g.input("x", {6, 16});
-        g.output("first", sum_to(linear(in, g.weight("a", {8, 16})), {1, 1}));
-        g.output("second", sum_to(linear(in, g.weight("b", {5, 16})), {1, 1}));
-        const Weights weights = random_weights({&g});
-        const auto run = [&](bool rewrite) {
-            Program program = device().compile(g, weights, {.rewrite = rewrite});
-            upload(program, "x", random_tensor({6, 16}, 1));
-            program.run();
-            return std::pair(download(program, "first"), download(program, "second"));
+        const auto reads = [](int op, Value x) {
+            return op == 0 ? sum_to(x, {1, 1}) : op == 1 ? layer_norm(x, {}, {}) : rms_norm(x, {});
         };
-        const auto joined = run(true), apart = run(false);
-        CHECK(same_bits(joined.first, apart.first));
-        CHECK(same_bits(joined.second, apart.second));
+        for (const int op : {0, 1, 2}) {
+            CAPTURE(op);
+            Graph g;
+            const Value in = g.input("x", {6, 16});
+            g.output("first", reads(op, linear(in, g.weight("a", {8, 16}))));
+            g.output("second", reads(op, linear(in, g.weight("b", {5, 16}))));
+            const Weights weights = random_weights({&g});
+            const auto run = [&](bool rewrite) {
+                Program program = device().compile(g, weights, {.rewrite = rewrite});
+                upload(program, "x", random_tensor({6, 16}, 1));
+                program.run();
+                return std::pair(download(program, "first"), download(program, "second"));
+            };
+            const auto joined = run(true), apart = run(false);
+            CHECK(same_bits(joined.first, apart.first));
+            CHECK(same_bits(joined.second, apart.second));
+        }
     }
 
     TEST_CASE("sums: every element of a long permuted tensor is counted") {

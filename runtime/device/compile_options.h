@@ -26,7 +26,9 @@ struct CompileOptions {
     Arithmetic arithmetic = Arithmetic::f32;
     /// True: compilation turns what is described into what is fast. A bias, an activation, a gate
     /// or a residual becomes part of a product's epilogue, and a residual before a norm part of the
-    /// norm. The numbers stay the same, bit for bit. explain() names each match and near miss.
+    /// norm, and products of one x become one. The numbers stay the same, bit for bit; only where a
+    /// GPU divides long sums of few rows, it divides those of joined products otherwise. explain()
+    /// names each match and near miss.
     /// False: each op runs by itself, for comparing.
     bool rewrite = true;
     /// Timestamps around every dispatch.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns what people write into what is fast: each op may say what a node of it becomes together
-// with those around it (OpType::rewrite). The numbers stay what they are, bit for bit.
+// with those around it (OpType::rewrite). The numbers stay what they are, bit for bit; only joined
+// products may divide long sums otherwise on GPUs.
 // For op authors: <vkformer/advanced/rewrite.h>. It may change between versions.
 #pragma once
 
