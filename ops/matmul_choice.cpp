@@ -206,6 +206,11 @@ void choose_tiles(Choice& choice, const Lowering& l, const ProductPart& part, co
     }
     choose_columns_of_tall(tile, device, columns);
     add_shared_tiles(choice, kShared, device, tile, part.most_rows, "", 1);
+    // An invocation has up to four quads of rows. Masked weights may take each row once more, for
+    // values that are not finite.
+    const std::int64_t k = l.max_of(l.info(part.product.a).shape.back());
+    const std::int64_t once_more = form.values()[kMatmulSpecAMasked] != 0 ? 16 : 0;
+    l.check_rounds((1 + once_more) * (k + 1) + 2 * (k / tile.depth + 1), "a sum of " + std::to_string(k) + " products");
 }
 
 /// GPUs: tiles in shared memory, and sums that invocations share for the few rows of a decoding

@@ -8,6 +8,7 @@
 
 #include "layers/sequences.h"
 #include "tests/attention_check.h"
+#include "tests/believed.h"
 #include "tests/device.h"
 #include "tests/fixtures.h"
 
@@ -97,6 +98,11 @@ TEST_CASE("long rows: products of long sums, and longer ones refused where they 
         Graph g;
         g.output("y", linear(g.input("a", {2, 300'000}), g.input("b", {3, 300'000})));
         CHECK(contains(error_of([&] { device().compile(g); }), "a sum of 300000 products would take"));
+        // tiles in shared memory take a round for each product
+        const Believed forced([](Capabilities& c) { c.variants = {"matvec_columns"}; });
+        Graph tiled;
+        tiled.output("y", linear(tiled.input("a", {20, 62'000}), tiled.input("b", {3, 62'000})));
+        CHECK(contains(error_of([&] { device().compile(tiled); }), "a sum of 62000 products would take"));
     }
 }
 
