@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/lora.h"
 
+#include <algorithm>
+
 #include "ops/checks.h"
 #include "runtime/base/pattern.h"
 
@@ -39,7 +41,11 @@ struct Lora::Parts {
         }
         const Value a = g.state("lora_A.weight", {options.rank, x.size(-1)});
         const Value b = g.state("lora_B.weight", {y.size(-1), options.rank});
-        parameters.insert(parameters.end(), {a, b});
+        const auto is_a = [&](const Value& v) { return v.id() == a.id(); };
+        // where a layer is described again they are there
+        if (std::none_of(parameters.begin(), parameters.end(), is_a)) {
+            parameters.insert(parameters.end(), {a, b});
+        }
         const float scale = options.alpha / static_cast<float>(options.rank);
         const Value rows = x.rank() == 1 ? reshape(x, {1, x.size(0)}) : x;
         const Value low = matmul(linear(rows, a), b, {.scale = scale, .transpose_b = true});

@@ -27,7 +27,8 @@ public:
     /// Throws Error for a rank below 1 and where there is no target.
     Lora(Graph& graph, const LoraOptions& options);
 
-    /// A and B of each layer in turn. Throws Error naming a target that no layer fits so far.
+    /// A and B of each layer in turn, once where a layer is described several times. Throws Error
+    /// naming a target that no layer fits so far.
     std::vector<Value> parameters() const;
 
 private:

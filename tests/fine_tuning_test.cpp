@@ -6,11 +6,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
+#include "layers/linear.h"
 #include "models/adapter.h"
 #include "models/adapter_states.h"
 #include "models/decoder_logits.h"
@@ -491,6 +498,26 @@ TEST_CASE("fine-tuning: a loss that is scaled gives the same steps, and adapts w
         REQUIRE(++tries < 200);
     }
     CHECK(high.trainer().step() == 1);
+}
+
+TEST_CASE("fine-tuning: a layer that is described twice has one adapter, which learns from both") {
+    Graph g;
+    const Value x = g.input("x", {3, 4});
+    const Lora lora(g, {.rank = 2, .alpha = 2, .targets = {"q"}});
+    const Value y = linear_layer(linear_layer(x, "q", 4, false), "q", 4, false);
+    REQUIRE(lora.parameters().size() == 2);
+    const std::vector<float> weight(16, 0.25f), a(8, 0.5f), batch(12, 1.0f);
+    const std::vector<HostTensor> tensors{host_tensor("q.weight", {4, 4}, weight)};
+    Trainer trainer(device(), g, sum(y), lora.parameters(), {.optimizer = Sgd{.learning_rate = 1.0}},
+                    device().load(tensors));
+    trainer.state().write("q.lora_A.weight", std::as_bytes(std::span(a)));
+    trainer.program().upload("x", batch);
+    trainer.take_step();
+    const std::vector<std::byte> bytes = trainer.state().read("q.lora_B.weight");
+    std::vector<float> b(8);
+    std::memcpy(b.data(), bytes.data(), bytes.size());
+    // each of three rows, in either use, adds its inner product with a row of A
+    CHECK(b == std::vector<float>(8, -12.0f));
 }
 
 TEST_CASE("fine-tuning: bad input is refused with what is wrong, and changes nothing") {
