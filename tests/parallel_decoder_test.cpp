@@ -245,6 +245,16 @@ TEST_CASE("parallel decoder: what is shared out is in proportion to speeds, whol
     CHECK_THROWS_WITH_AS(share_of(8, {3, 2}), "parallel: rank 3 is none of 2", Error);
 }
 
+TEST_CASE("parallel decoder: sizes below nothing and units of nothing cannot be shared out") {
+    for (const std::vector<double>& speeds : {std::vector<double>{}, std::vector<double>{3, 1}}) {
+        const Rank rank{0, 2, speeds};
+        CHECK_THROWS_WITH_AS(share_of(10, rank, 0), "parallel: 10 things in units of 0 cannot be shared out", Error);
+        CHECK_THROWS_WITH_AS(share_of(10, rank, -2), "parallel: 10 things in units of -2 cannot be shared out", Error);
+        CHECK_THROWS_WITH_AS(share_of(-1, rank), "parallel: -1 things in units of 1 cannot be shared out", Error);
+        CHECK(share_of(0, rank) == Part{0, 0});
+    }
+}
+
 TEST_CASE("parallel decoder: two, three and four ranks answer as transformers does, for every family") {
     for (const auto& entry : std::filesystem::directory_iterator(kModels)) {
         const std::string name = entry.path().filename().string();

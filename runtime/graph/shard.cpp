@@ -134,6 +134,10 @@ void check_rank(const Rank& rank) {
 
 Part share_of(std::int64_t size, const Rank& rank, std::int64_t unit) {
     check_rank(rank);
+    if (size < 0 || unit < 1) {
+        throw Error(std::to_string(size) + " things in units of " + std::to_string(unit) + " cannot be shared out",
+                    "parallel");
+    }
     const std::int64_t units = (size + unit - 1) / unit;
     if (!rank.speeds.empty()) {
         const std::vector<std::int64_t> counts = units_by_speed(units, rank.speeds);

@@ -41,7 +41,7 @@ struct Shard {
 /// What a rank has of `size` things in units of `unit`, the last of which may be smaller: as many
 /// units as the others, or one more. Where ranks have speeds, it is in proportion to them, so that
 /// the slowest takes the least time; one unit at least to each where there are so many. Throws
-/// Error as check_rank() does.
+/// Error as check_rank() does, for a size below 0 and for a unit below 1.
 VKF_API Part share_of(std::int64_t size, const Rank& rank, std::int64_t unit = 1);
 /// Throws Error naming the numbers for a rank that there is not, for another number of speeds than
 /// of ranks, and for one that is not above 0.
