@@ -500,6 +500,41 @@ TEST_CASE("fine-tuning: a loss that is scaled gives the same steps, and adapts w
     CHECK(high.trainer().step() == 1);
 }
 
+TEST_CASE("fine-tuning: how weights are loaded that stay is refused where all are trained") {
+    const TunedModel m("llama");
+    FineTuneOptions options = small();
+    options.load.matrices = WeightType::int8;
+    CHECK(
+        message_of([&] { m.tuner(options); }) ==
+        "FineTuner: load.matrices = int8 is for weights that stay as they are: without lora all are trained, in fp32");
+    options.load.matrices = {};
+    options.load.choose = [](const HostTensor&) { return std::optional(WeightType::f16); };
+    CHECK(contains(message_of([&] { m.tuner(options); }), "FineTuner: load.choose is for weights that stay"));
+
+    options.load = {.matrices = WeightType::f32};
+    std::vector<std::uint64_t> done;
+    std::uint64_t all = 0;
+    options.load.progress = [&](std::uint64_t now, std::uint64_t of) {
+        done.push_back(now);
+        all = of;
+    };
+    FineTuner tuner = m.tuner(options);
+    REQUIRE(done.size() == tuner.trainer().parameters().size());
+    CHECK(std::is_sorted(done.begin(), done.end()));
+    CHECK(done.front() > 0);
+    CHECK(done.back() == all);
+}
+
+TEST_CASE("fine-tuning: steps accumulate where that is asked for, also without smaller batches") {
+    const ExpectedTraining expected(kModels / "llama");
+    const TunedModel m("llama");
+    FineTuneOptions options = small();
+    options.trainer.accumulates = true;
+    FineTuner tuner = m.tuner(options), plain = m.tuner();
+    CHECK(tuner.take_step(expected.batch(0)).loss == plain.take_step(expected.batch(0)).loss);
+    CHECK(std::isfinite(tuner.trainer().accumulate(2.0f)));  // of the texts that were uploaded
+}
+
 TEST_CASE("fine-tuning: a layer that is described twice has one adapter, which learns from both") {
     Graph g;
     const Value x = g.input("x", {3, 4});

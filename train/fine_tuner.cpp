@@ -36,7 +36,12 @@ FineTuneOptions settled(FineTuneOptions o, const DecoderFacts& facts) {
     within("max_batch", o.max_batch, 1, 4096);
     within("micro_batch", o.micro_batch, 0, o.max_batch);
     o.micro_batch = o.micro_batch == 0 ? o.max_batch : o.micro_batch;
-    o.trainer.accumulates = o.micro_batch < o.max_batch;
+    o.trainer.accumulates = o.trainer.accumulates || o.micro_batch < o.max_batch;
+    if (!o.lora && (o.load.choose || o.load.matrices.value_or(WeightType::f32) != WeightType::f32)) {
+        throw Error((o.load.choose ? "load.choose" : "load.matrices = " + std::string(name_of(*o.load.matrices))) +
+                        " is for weights that stay as they are: without lora all are trained, in fp32",
+                    kFineTuner);
+    }
     return o;
 }
 
@@ -86,10 +91,18 @@ struct FineTuner::Parts {
             };
         }
         trainer.emplace(device, graph, loss, trainable(graph), o);
+        std::uint64_t all = 0, done = 0;
+        for (const Parameter& p : trained) {
+            all += trainer->state().find(p.kept.name)->bytes;
+        }
         for (Parameter& p : trained) {
             const std::vector<float> numbers = numbers_of(p);
             trainer->state().write(p.kept.name, std::as_bytes(std::span(numbers)));
             p.source.data = {};
+            done += numbers.size() * sizeof(float);
+            if (options.load.progress) {
+                options.load.progress(done, all);
+            }
         }
     }
 

@@ -24,7 +24,9 @@ struct FineTuneOptions {
     /// Adapters are trained, and the model's own weights stay as they are; otherwise all of these
     /// are trained, in fp32.
     std::optional<LoraOptions> lora = {};
-    LoadOptions load = {};   ///< of the weights that stay: they may be packed (QLoRA)
+    /// Of the weights that stay: they may be packed (QLoRA). Without `lora` none stay: `matrices`
+    /// other than f32, and `choose`, are an Error, and `progress` tells of the parameters.
+    LoadOptions load = {};
     std::uint64_t seed = 0;  ///< of the adapters' first numbers
     TrainerOptions trainer = {};
 };
@@ -44,7 +46,8 @@ public:
     /// Trainer::take_step() does.
     TrainingStep take_step(std::span<const std::vector<std::int32_t>> texts);
 
-    /// Its program, its number of the next step, its checkpoints.
+    /// Its program, its number of the next step, its checkpoints. These hold A and B of adapters,
+    /// and not LoraOptions::alpha: go on under that of the run that wrote one.
     Trainer& trainer() noexcept;
 
     /// Writes what was trained: the model's folder with its parameters in fp32, or PEFT's files of
