@@ -6,6 +6,7 @@
 #include "ops/checks.h"
 #include "ops/gradient.h"
 #include "ops/optimizer.h"
+#include "ops/optimizer_checks.h"
 #include "ops/reduce.h"
 #include "shaders/clip.h"
 
@@ -59,10 +60,14 @@ constexpr OpType kClip{.name = kName, .lower = lower, .gradient = no_gradient};
 
 }  // namespace
 
-ClippedNorm clip_grad_norm(const std::vector<Value>& gradients, float max_norm, Value loss_scale) {
-    require(!gradients.empty(), kName, "there are no gradients");
+void support::check_max_norm(float max_norm) {
     require(max_norm > 0 && !std::isnan(max_norm), kName,
             "max_norm = " + std::to_string(max_norm) + " is not positive");
+}
+
+ClippedNorm clip_grad_norm(const std::vector<Value>& gradients, float max_norm, Value loss_scale) {
+    require(!gradients.empty(), kName, "there are no gradients");
+    check_max_norm(max_norm);
     std::vector<Value> inputs;
     for (const Value& gradient : gradients) {
         require_dtype(kName, gradient, DType::f32);

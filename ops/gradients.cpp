@@ -267,15 +267,16 @@ std::vector<Value> gradients(Value loss, const std::vector<Value>& values, Value
                 " ranks have none: give each rank a part of the batch instead");
     require(!graph.in_recompute(), kName, "a block that is computed again has not ended: see Recompute");
     for (const Value& value : values) {
+        require(&value.graph() == &graph, kName, value.str() + " belongs to another graph than " + loss.str());
         require(is_floating(value.dtype()), kName, value.str() + " is not a floating-point number");
         const ValueInfo& info = graph.values()[value.id()];
-        for (std::size_t i = 0; &value.graph() == &graph && i < info.shape.size(); ++i) {
+        for (std::size_t i = 0; i < info.shape.size(); ++i) {
             require(info.shape[i] == Dim(1) || !(info.strides[i] == Dim(0)), kName,
                     value.str() + " holds an element more than once: ask for the gradient of what was broadcast");
         }
-        require(&value.graph() == &graph, kName, value.str() + " belongs to another graph than " + loss.str());
     }
     if (seed) {
+        require(&seed.graph() == &graph, kName, "seed " + seed.str() + " belongs to another graph than " + loss.str());
         require_dtype(kName, seed, DType::f32);
         require(seed.shape() == loss.shape(), kName, "seed " + seed.str() + " has another shape than " + loss.str());
     } else {

@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
+#include <utility>
 
 #include "ops/add_op.h"
 #include "ops/checks.h"
 #include "ops/fours.h"
+#include "ops/optimizer_checks.h"
 #include "optimizer.spv.h"
 #include "runtime/base/numbers.h"
 #include "runtime/compile/lowering.h"
@@ -128,26 +131,41 @@ void lower(Lowering& l) {
 
 constexpr OpType kUpdate{.name = kName, .lower = lower};
 
-/// True where a node of the graph updates the parameter already.
+bool is_of(const Graph& g, ValueId value, StorageId storage) { return g.values()[value].storage == storage; }
+
+/// True where a node of the graph updates the parameter already, or keeps its moments there.
 bool is_updated(const Graph& g, StorageId parameter) {
     return std::any_of(g.nodes().begin(), g.nodes().end(), [&](const NodeInfo& node) {
-        return node.op == &kUpdate && g.values()[node.outputs.front()].storage == parameter;
+        return node.op == &kUpdate && std::any_of(node.outputs.begin(), node.outputs.end(),
+                                                  [&](ValueId out) { return is_of(g, out, parameter); });
     });
 }
 
-void check_parameter(const char* op, const Value& parameter, const Value& gradient) {
-    const Graph& g = parameter.graph();
-    const ValueInfo& info = g.values()[parameter.id()];
-    const StorageInfo& storage = g.storages()[info.storage];
-    require(!is_updated(g, info.storage), op, parameter.str() + " is updated already");
-    require_dtype(op, parameter, DType::f32);
+bool is_read(const Graph& g, StorageId storage) {
+    return std::any_of(g.nodes().begin(), g.nodes().end(), [&](const NodeInfo& node) {
+        return std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId in) { return is_of(g, in, storage); });
+    });
+}
+
+void check_gradient(const char* op, const Value& parameter, const Value& gradient) {
+    require(&gradient.graph() == &parameter.graph(), op,
+            "gradient " + gradient.str() + " belongs to another graph than " + parameter.str());
     require_dtype(op, gradient, DType::f32);
-    require(storage.kind == StorageKind::state, op,
-            parameter.str() + " is not a state, so it cannot be written: see trainable()");
-    require(is_contiguous(parameter) && info.offset == Dim(0) && info.shape == storage.shape, op,
-            parameter.str() + " is a part of a state; the whole is updated");
     require(gradient.shape() == parameter.shape(), op,
             "gradient " + gradient.str() + " does not have the shape of " + parameter.str());
+}
+
+/// Checks the number of a step, in each run where it depends on symbols whether it is one.
+void check_step(const char* op, Graph& g, const Dim& step) {
+    std::vector<std::int64_t> maxima;
+    for (const SymbolInfo& symbol : g.symbols()) {
+        maxima.push_back(symbol.max);
+    }
+    const std::string what = "the number of a step, " + g.str(step);
+    require(step.upper_bound(maxima) >= 0, op, what + ", is negative");
+    if (step.lower_bound(maxima) < 0) {
+        g.constrain(Dim(0), step, op + (": " + what));
+    }
 }
 
 /// The number n as a view that is n + 1 long, which is how a dispatch learns it.
@@ -178,10 +196,8 @@ void update_all(const char* op, const std::vector<Value>& parameters, const std:
                 OptimizerParams p, const UpdateOptions& options) {
     require(parameters.size() == gradients.size(), op,
             std::to_string(parameters.size()) + " parameters have " + std::to_string(gradients.size()) + " gradients");
-    require(options.schedule.kind == Schedule::Kind::constant || options.schedule.steps > 0, op,
-            "a schedule that is not constant needs its number of steps");
+    check_schedule(op, options.schedule);
     require_finite(op, "decay_to", options.decay_to);
-    require(options.schedule.warmup >= 0, op, "warmup is negative");
     const bool counts = p.is_adam() || p.kind == kOptimizerAccumulate || p.sgd.dampening != 0.0 ||
                         options.schedule.warmup > 0 || options.schedule.kind != Schedule::Kind::constant;
     require(!counts || !(options.step == Dim(0)), op,
@@ -190,13 +206,14 @@ void update_all(const char* op, const std::vector<Value>& parameters, const std:
         return;
     }
     Graph& g = parameters.front().graph();
+    check_parameters(op, g, parameters);
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-        check_parameter(op, parameters[i], gradients[i]);
-        const StorageId storage = g.values()[parameters[i].id()].storage;
-        for (std::size_t j = 0; j < i; ++j) {
-            require(g.values()[parameters[j].id()].storage != storage, op, parameters[i].str() + " is given twice");
+        check_gradient(op, parameters[i], gradients[i]);
+        if (p.moments() != 0) {
+            check_made_state(op, g, moments_name(parameter_name(parameters[i])), parameters);
         }
     }
+    check_step(op, g, options.step);
     const Value factors = factors_of(g, options);
     const Value step = length_of(g, options.step);
     p.schedule = options.schedule;
@@ -204,11 +221,10 @@ void update_all(const char* op, const std::vector<Value>& parameters, const std:
     p.decay_to = options.decay_to;
     const auto shared = params(p);
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-        const std::string name = g.storages()[g.values()[parameters[i].id()].storage].name;
         std::vector<OutputSpec> outputs{{DType::f32, {}, {}, parameters[i]}};
         if (p.moments() != 0) {
-            const Value moments =
-                GraphEdit::state(g, name + ".moments", {p.moments(), elements(parameters[i].shape())});
+            const Value moments = GraphEdit::state(g, moments_name(parameter_name(parameters[i])),
+                                                   {p.moments(), elements(parameters[i].shape())});
             outputs.push_back({DType::f32, {}, {}, moments});
         }
         std::vector<Value> inputs{dense(gradients[i]), step};
@@ -246,28 +262,83 @@ double Schedule::at(std::int64_t step) const {
     return ramp * (kind == Kind::linear ? 1.0 - done : 0.5 * (1.0 + std::cos(kPi * done)));
 }
 
-void update(const std::vector<Value>& parameters, const std::vector<Value>& gradients, const AdamW& optimizer,
-            const UpdateOptions& options) {
+void support::check_optimizer(const AdamW& optimizer) {
     check_rate(optimizer.learning_rate, optimizer.weight_decay);
     for (const auto& [beta, what] : {std::pair{optimizer.beta1, "beta1"}, std::pair{optimizer.beta2, "beta2"}}) {
         require(beta >= 0 && beta < 1, kName, std::string(what) + " = " + std::to_string(beta) + " is not in 0..1");
     }
     check_not_negative("eps", optimizer.eps);
-    update_all(kName, parameters, gradients,
-               {.kind = optimizer.amsgrad ? kOptimizerAmsgrad : kOptimizerAdam, .adam = optimizer}, options);
 }
 
-void update(const std::vector<Value>& parameters, const std::vector<Value>& gradients, const Sgd& optimizer,
-            const UpdateOptions& options) {
+void support::check_optimizer(const Sgd& optimizer) {
     check_rate(optimizer.learning_rate, optimizer.weight_decay);
     check_not_negative("momentum", optimizer.momentum);
     require(is_float(optimizer.dampening), kName,
             "dampening = " + std::to_string(optimizer.dampening) + " is not finite");
     require(!optimizer.nesterov || (optimizer.momentum > 0 && optimizer.dampening == 0), kName,
             "Nesterov momentum needs a momentum and no dampening");
-    const uint kind = optimizer.momentum == 0.0 ? kOptimizerSgd
-                      : optimizer.nesterov      ? kOptimizerNesterov
-                                                : kOptimizerMomentum;
+}
+
+void support::check_schedule(const char* op, const Schedule& schedule) {
+    require(schedule.kind == Schedule::Kind::constant || schedule.steps > 0, op,
+            "a schedule that is not constant needs its number of steps");
+    require(schedule.warmup >= 0, op, "warmup is negative");
+}
+
+void support::check_parameters(const char* op, const Graph& graph, const std::vector<Value>& parameters) {
+    std::set<StorageId> given;
+    for (const Value& parameter : parameters) {
+        require(&parameter.graph() == &graph, op, parameter.str() + " belongs to another graph");
+        const ValueInfo& info = graph.values()[parameter.id()];
+        const StorageInfo& storage = graph.storages()[info.storage];
+        require(!is_updated(graph, info.storage), op, parameter.str() + " is updated already");
+        require_dtype(op, parameter, DType::f32);
+        require(storage.kind == StorageKind::state, op,
+                parameter.str() + " is not a state, so it cannot be written: see trainable()");
+        require(is_contiguous(parameter) && info.offset == Dim(0) && info.shape == storage.shape, op,
+                parameter.str() + " is a part of a state; the whole is updated");
+        require(given.insert(info.storage).second, op, parameter.str() + " is given twice");
+    }
+}
+
+std::string support::parameter_name(const Value& parameter) {
+    const Graph& g = parameter.graph();
+    return g.storages()[g.values()[parameter.id()].storage].name;
+}
+
+std::string support::moments_name(const std::string& parameter) { return parameter + ".moments"; }
+bool support::has_moments(const AdamW&) { return true; }
+bool support::has_moments(const Sgd& optimizer) { return optimizer.momentum != 0.0; }
+
+void support::check_made_state(const char* op, const Graph& graph, const std::string& name,
+                               const std::vector<Value>& parameters) {
+    const auto named = [&](const StorageInfo& s) {
+        return s.name == name && s.kind != StorageKind::constant && s.kind != StorageKind::intermediate;
+    };
+    const auto found = std::find_if(graph.storages().begin(), graph.storages().end(), named);
+    if (found == graph.storages().end()) {
+        return;
+    }
+    const auto id = static_cast<StorageId>(found - graph.storages().begin());
+    const bool taken = found->kind != StorageKind::state || is_updated(graph, id) || is_read(graph, id) ||
+                       std::any_of(parameters.begin(), parameters.end(),
+                                   [&](const Value& parameter) { return is_of(graph, parameter.id(), id); });
+    require(!taken, op, "the name of a state of its own, " + name + ", is that of something else in the graph");
+}
+
+void update(const std::vector<Value>& parameters, const std::vector<Value>& gradients, const AdamW& optimizer,
+            const UpdateOptions& options) {
+    check_optimizer(optimizer);
+    update_all(kName, parameters, gradients,
+               {.kind = optimizer.amsgrad ? kOptimizerAmsgrad : kOptimizerAdam, .adam = optimizer}, options);
+}
+
+void update(const std::vector<Value>& parameters, const std::vector<Value>& gradients, const Sgd& optimizer,
+            const UpdateOptions& options) {
+    check_optimizer(optimizer);
+    const uint kind = !has_moments(optimizer) ? kOptimizerSgd
+                      : optimizer.nesterov    ? kOptimizerNesterov
+                                              : kOptimizerMomentum;
     update_all(kName, parameters, gradients, {.kind = kind, .sgd = optimizer}, options);
 }
 

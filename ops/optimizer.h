@@ -53,7 +53,8 @@ struct AdamW {
 /// What one step of an optimizer depends on.
 struct UpdateOptions {
     /// The number of the step, from 0: a symbol that is set before each run. Bias corrections and
-    /// the schedule follow from it, so that only plain SGD can do without.
+    /// the schedule follow from it, so that only plain SGD can do without. A run in which it is
+    /// negative is an Error.
     Dim step = 0;
     Schedule schedule = {};
     Value learning_rate = {};  ///< (1) f32, a further factor of the learning rate; empty: 1
@@ -65,14 +66,16 @@ struct UpdateOptions {
 /// Updates parameters, which are whole f32 states, from their gradients. What the optimizer
 /// remembers of a parameter NAME (...) is a state NAME.moments (k, elements): for SGD with momentum
 /// its buffer; for Adam the averages of the gradient and of its square, and with amsgrad the
-/// latter's maximum. Nodes that read a parameter and come later see its new numbers.
+/// latter's maximum. Nodes that read a parameter and come later see its new numbers. Throws Error
+/// for a parameter that is no such state, belongs to another graph, is given twice or updated
+/// already, and where NAME.moments is a parameter too, or something that a node reads.
 VKF_API void update(const std::vector<Value>& parameters, const std::vector<Value>& gradients, const AdamW& optimizer,
                     const UpdateOptions& options = {});
 VKF_API void update(const std::vector<Value>& parameters, const std::vector<Value>& gradients, const Sgd& optimizer,
                     const UpdateOptions& options = {});
 
 /// Adds gradients up over several runs: to states of their shapes, which take the gradients
-/// themselves where `index`, a symbol, is 0.
+/// themselves where `index`, a symbol, is 0. Throws Error as update() does.
 VKF_API void accumulate(const std::vector<Value>& sums, const std::vector<Value>& gradients, Dim index);
 
 struct ClippedNorm {

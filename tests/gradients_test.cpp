@@ -5,11 +5,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <functional>
+#include <utility>
+#include <vector>
 
 #include "layers/attention.h"
 #include "ops/gradients.h"
 #include "ops/optimizer.h"
+#include "tests/device.h"
 #include "tests/op_check.h"
 #include "tests/reference.h"
 #include "tests/reference_attention.h"
@@ -536,6 +542,28 @@ TEST_CASE("gradients: of a value in the middle, and of one used by its own gradi
     CHECK(check.difference(found[1], reference::scale(a, 8)) == "");
 }
 
+TEST_CASE("gradients: what belongs to another graph is told so, whatever its number") {
+    Graph g, h;
+    const Value x = g.input("x", {4}), w = g.state("w", {4}), gradient = scale(x, 2.0f);
+    Value far = h.input("far", {4});
+    for (int i = 0; i < 40; ++i) {
+        far = scale(far, 2.0f);
+    }
+    const Value there = h.state("there", {4});
+    const auto updates = [&](const Values& parameters, const Values& found) {
+        return error_of([&] { update(parameters, found, Sgd{}); });
+    };
+    CHECK(contains(updates({w, there}, {gradient, gradient}), "update: there (4) F32 belongs to another graph"));
+    CHECK(contains(updates({w}, {far}), "belongs to another graph than w (4) F32"));
+    CHECK(contains(error_of([&] {
+                       accumulate({w, there}, {gradient, far}, g.symbol("index", 9));
+                   }),
+                   "accumulate: there (4) F32 belongs to another graph"));
+    CHECK(contains(error_of([&] { gradients(sum(x), {far}); }), "belongs to another graph than"));
+    CHECK(contains(error_of([&] { gradients(gradient, {x}, far); }), "belongs to another graph than"));
+    CHECK(updates({w}, {gradient}) == "");
+}
+
 TEST_CASE("gradients: errors name what is wrong") {
     Graph g;
     const Value x = g.input("x", {3, 4}), ids = g.input("ids", {3}, DType::i32);
@@ -600,6 +628,58 @@ TEST_CASE("gradients: what an update depends on must be given") {
     update(parameters, {x}, Sgd{.momentum = 0.5});
     CHECK(std::any_of(g.storages().begin(), g.storages().end(),
                       [](const StorageInfo& s) { return s.name == "a.w.moments"; }));
+}
+
+TEST_CASE("gradients: a name of moments that is another's is refused") {
+    const char* taken = "the name of a state of its own, w.moments, is that of something else in the graph";
+    Graph g;
+    const Value w = g.weight("w", {4}), read = g.weight("w.moments", {2, 4}), y = w * slice(read, 0, 0, 1);
+    trainable(g, {"w"});
+    const Value gradient = reshape(y, {4});
+    const auto adam = [&](const Values& parameters, const Values& found) {
+        return error_of([&] { update(parameters, found, AdamW{}, {.step = g.symbol("step", 9)}); });
+    };
+    CHECK(contains(adam({w}, {gradient}), taken));  // a weight
+    trainable(g, {"w.moments"});
+    CHECK(contains(adam({w}, {gradient}), taken));                   // a state that is read
+    CHECK(error_of([&] { update({w}, {gradient}, Sgd{}); }) == "");  // which has none
+
+    Graph h;
+    const Value v = h.state("w", {4}), moments = h.state("w.moments", {2, 4}), dv = h.input("dv", {4}),
+                dm = h.input("dm", {2, 4});
+    const UpdateOptions options{.step = h.symbol("step", 9)};
+    CHECK(contains(error_of([&] { update({v, moments}, {dv, dm}, AdamW{}, options); }), taken));
+    CHECK(contains(error_of([&] { update({moments, v}, {dm, dv}, AdamW{}, options); }), taken));
+    copy_into(moments, dm);  // what the optimizer goes on from
+    CHECK(error_of([&] { update({v}, {dv}, AdamW{}, options); }) == "");
+    CHECK(contains(error_of([&] { update({moments}, {dm}, AdamW{}, options); }),
+                   "w.moments (2, 4) F32 is updated already"));
+}
+
+TEST_CASE("gradients: the number of a step is not negative") {
+    Graph g;
+    const Value w = g.state("w", {4}), dw = g.input("dw", {4});
+    const Dim t = g.symbol("t", 9);
+    const auto refused = [&](const Dim& step) { return error_of([&] { update({w}, {dw}, AdamW{}, {.step = step}); }); };
+    CHECK(refused(-1) == "update: the number of a step, -1, is negative");
+    CHECK(contains(refused(Dim(-1) - t), "is negative"));
+    update({w}, {dw}, AdamW{.learning_rate = 0.125}, {.step = t - Dim(1)});
+    CompileOptions options;
+    State state = options.state = device().make_state({&g});
+    Program program = device().compile(g, Weights(), options);
+    upload(program, "dw", Tensor({4}, 1.0));
+    program.set("t", 0);
+    CHECK(contains(error_of([&] { program.run(); }), "update: the number of a step, "));
+    std::vector<float> numbers(4, 1.0f);
+    const auto read = [&] {
+        const std::vector<std::byte> bytes = state.read("w");
+        std::memcpy(numbers.data(), bytes.data(), bytes.size());
+        return numbers;
+    };
+    CHECK(read() == std::vector<float>(4, 0.0f));
+    program.set("t", 1);
+    program.run();
+    CHECK(read()[0] == doctest::Approx(-0.125));
 }
 
 TEST_CASE("gradients: a gradient that is masked skips what either operand holds") {
