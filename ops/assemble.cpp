@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "ops/add_op.h"
 #include "ops/elementwise.h"
@@ -103,7 +105,19 @@ void lower(Lowering& l) {
     }
 }
 
-constexpr OpType kAssemble{.name = "assemble", .lower = lower, .can_read = can_read_any, .gradient = no_gradient};
+/// What comes in, seen through the window of each part.
+std::vector<Value> gradient(const GradientSite& site) {
+    const auto& windows = site.params<AssembleParams>().windows;
+    const Value incoming = dense(site.gradient());
+    const Dim first = site.graph().values()[incoming.id()].offset;
+    std::vector<Value> found;
+    for (const ValueInfo& w : windows) {
+        found.push_back(site.graph().add_view(incoming, w.shape, w.strides, first + w.offset));
+    }
+    return found;
+}
+
+constexpr OpType kAssemble{.name = "assemble", .lower = lower, .can_read = can_read_any, .gradient = gradient};
 constexpr OpType kZeros{.name = "zeros", .lower = lower, .gradient = no_gradient};
 
 }  // namespace

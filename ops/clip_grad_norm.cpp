@@ -4,7 +4,6 @@
 #include "clip.spv.h"
 #include "ops/add_op.h"
 #include "ops/checks.h"
-#include "ops/gradient.h"
 #include "ops/optimizer.h"
 #include "ops/optimizer_checks.h"
 #include "ops/reduce.h"
@@ -56,7 +55,7 @@ void lower(Lowering& l) {
                prepare);
 }
 
-constexpr OpType kClip{.name = kName, .lower = lower, .gradient = no_gradient};
+constexpr OpType kClip{.name = kName, .lower = lower};
 
 }  // namespace
 

@@ -73,7 +73,8 @@ public:
         if (view.shape == home.shape && view.strides == home.strides && view.offset == home.offset) {
             return sum;
         }
-        return graph_.add_view(dense(sum), view.shape, view.strides, view.offset);
+        const Value all = dense(sum);  // a seed may lie in the middle of what it is a part of
+        return graph_.add_view(all, view.shape, view.strides, info(all.id()).offset + view.offset);
     }
 
 private:

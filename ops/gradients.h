@@ -16,9 +16,9 @@ namespace vkf {
 ///
 /// The gradient of a view, such as a slice, is that of its elements, through all of their uses.
 /// Where a value is used several times its gradients add up, in the order of the graph. Integers,
-/// argmax() and top_k() pass none. Throws Error naming an op that has no gradient, a state that is
-/// written on the way, or later than it was read, and in a graph of several ranks
-/// (Graph::set_rank).
+/// argmax() and top_k() pass none. Throws Error naming an op that has no gradient, as the gradients
+/// of many ops themselves have none, a state that is written on the way, or later than it was read,
+/// a value or seed of another graph, and in a graph of several ranks (Graph::set_rank).
 VKF_API std::vector<Value> gradients(Value loss, const std::vector<Value>& values, Value seed = {});
 
 }  // namespace vkf

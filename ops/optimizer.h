@@ -87,6 +87,7 @@ struct ClippedNorm {
 
 /// torch.nn.utils.clip_grad_norm_. The gradients themselves stay as they are. `loss_scale` (1) f32
 /// is what the loss was multiplied by: norm and scale are those of the gradients divided by it.
+/// They have no gradient themselves: gradients() of what depends on them is an Error.
 VKF_API ClippedNorm clip_grad_norm(const std::vector<Value>& gradients, float max_norm, Value loss_scale = {});
 
 }  // namespace vkf

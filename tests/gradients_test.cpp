@@ -542,6 +542,52 @@ TEST_CASE("gradients: of a value in the middle, and of one used by its own gradi
     CHECK(check.difference(found[1], reference::scale(a, 8)) == "");
 }
 
+TEST_CASE("gradients: of a gradient, through slices that overlap, and a norm that has none") {
+    constexpr std::int64_t kCount = 5;
+    const Tensor x = random_tensor({kCount}, 3);
+    const auto at = [](const Tensor& t, std::int64_t i) { return i < 0 || i >= kCount ? 0.0 : t.at({i}); };
+    // of the sum of squares of neighbours' products
+    const auto first = [&](const Tensor& t) {
+        Tensor out({kCount});
+        for (std::int64_t i = 0; i < kCount; ++i) {
+            out.at({i}) = 2 * at(t, i) * (at(t, i - 1) * at(t, i - 1) + at(t, i + 1) * at(t, i + 1));
+        }
+        return out;
+    };
+    const auto squares = [&](const Tensor& t) {
+        double sum = 0;
+        for (const double v : first(t).data) {
+            sum += v * v;
+        }
+        return sum;
+    };
+    Tensor second({kCount});
+    for (std::int64_t i = 0; i < kCount; ++i) {
+        Tensor above = x, below = x;
+        above.at({i}) += 1e-5;
+        below.at({i}) -= 1e-5;
+        second.at({i}) = (squares(above) - squares(below)) / 2e-5;
+    }
+    OpCheck check;
+    const Value in = check.input("x", x);
+    const Value y = slice(in, 0, 0, kCount - 1) * slice(in, 0, 1, kCount - 1);
+    const Value g = gradients(sum(y * y), {in}).front();
+    const Value gg = gradients(sum(g * g), {in}).front();
+    CHECK(check.difference(contiguous(g), first(x)) == "");
+    CHECK(check.difference(contiguous(gg), second, {.absolute = 1e-4, .relative = 3e-4}) == "");
+
+    const Value norm = clip_grad_norm({g}, 1.0f).norm;
+    CHECK(contains(error_of([&] { gradients(norm, {in}); }), "clip_grad_norm (clip_grad_norm) has no gradient"));
+}
+
+TEST_CASE("gradients: of a view, from a seed that is a part of another tensor") {
+    OpCheck check;
+    const Tensor w = random_tensor({2, 3}, 1), seed = random_tensor({4, 3}, 2);
+    const Value in = check.input("w", w), other = check.input("other", w);
+    const Value found = gradients(in + other, {transpose(in, 0, 1)}, slice(check.input("seed", seed), 0, 2, 2)).front();
+    CHECK(check.difference(contiguous(found), transpose(slice(seed, 0, 2, 2), 0, 1), exactly()) == "");
+}
+
 TEST_CASE("gradients: what belongs to another graph is told so, whatever its number") {
     Graph g, h;
     const Value x = g.input("x", {4}), w = g.state("w", {4}), gradient = scale(x, 2.0f);
