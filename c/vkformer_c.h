@@ -1505,8 +1505,9 @@ typedef struct vkf_training_step {
     float loss, grad_norm;
 } vkf_training_step;
 
-/// Adds to the graph of the loss what a step needs, and compiles it. Where it fails, the graph is
-/// of no further use. `weights` may be null.
+/// Adds to the graph of the loss what a step needs, and compiles it. Where options or parameters
+/// are refused the graph is as it was; where something else fails it is of no further use.
+/// `weights` may be null.
 VKF_API vkf_result vkf_trainer_create(vkf_device* device, vkf_graph* graph, vkf_value loss, uint32_t count,
                                       const vkf_value* parameters, const vkf_trainer_options* options,
                                       const vkf_weights* weights, vkf_trainer** trainer);

@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Trainer does with micro-batches: draws, checkpoints, and steps that fail.
+// What a Trainer takes, and what it does with micro-batches: draws, checkpoints, steps that fail.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "ops/ops.h"
+#include "runtime/graph/node.h"
 #include "tests/device.h"
 #include "tests/fixtures.h"
 #include "tests/op_check.h"
@@ -133,6 +140,86 @@ TEST_SUITE("trainer") {
                 drawn.trainer().take_step();
             });
             CHECK(errors[0] == "rank 1: has another set of options than rank 0");
+        }
+    }
+
+    TEST_CASE("trainer: what update() cannot write is no parameter, whether steps accumulate or not") {
+        for (const bool accumulates : {false, true}) {
+            CAPTURE(accumulates);
+            Graph g, other;
+            const Value x = g.input("x", {2, 2}), weight = g.weight("u", {2, 2}), w = g.state("w", {2, 2}),
+                        half = g.state("h", {2, 2}, DType::f16);
+            const Value loss = sum(x * weight * transpose(w, 0, 1) * to(half, DType::f32));
+            const auto said = [&](const std::vector<Value>& parameters) {
+                return message_of([&] { Trainer(device(), g, loss, parameters, options_of(accumulates)); });
+            };
+            const std::string not_state = " is not a state, so it cannot be written: see trainable()",
+                              part = " is a part of a state; the whole is updated";
+            CHECK(said({weight}) == "Trainer: u (2, 2) F32" + not_state);
+            CHECK(said({x}) == "Trainer: x (2, 2) F32" + not_state);
+            CHECK(said({scale(w, 2.0f)}) == "Trainer: value (2, 2) F32" + not_state);
+            CHECK(said({transpose(w, 0, 1)}) == "Trainer: w (2, 2) F32" + part);
+            CHECK(said({slice(w, 0, 0, 1)}) == "Trainer: w (1, 2) F32" + part);
+            CHECK(said({half}) == "Trainer: h (2, 2) F16 must be F32: use to(x, DType::f32)");
+            CHECK(said({w, w}) == "Trainer: w (2, 2) F32 is given twice");
+            CHECK(said({w, other.state("v", {2, 2})}) == "Trainer: v (2, 2) F32 belongs to another graph");
+            CHECK(said({}) == "Trainer: there is no parameter to train");
+        }
+    }
+
+    TEST_CASE("trainer: a graph is as it was where options are refused") {
+        for (const bool accumulates : {false, true}) {
+            CAPTURE(accumulates);
+            Graph g, other;
+            const Value x = g.input("x", {4}), w = g.weight("w", {4}), loss = sum(w * x);
+            const std::vector<Value> parameters = trainable(g);
+            const std::size_t storages = g.storages().size(), nodes = g.nodes().size();
+            const auto refused = [&](TrainerOptions o, const Value& of, const std::vector<Value>& trained) {
+                o.accumulates = accumulates;
+                CHECK_THROWS_AS(Trainer(device(), g, of, trained, o), Error);
+                CHECK(g.storages().size() == storages);
+                CHECK(g.nodes().size() == nodes);
+                CHECK(g.symbols().empty());
+            };
+            refused({.optimizer = AdamW{.beta1 = 2}}, loss, parameters);
+            refused({.optimizer = Sgd{.nesterov = true}}, loss, parameters);
+            refused({.schedule = {.kind = Schedule::Kind::linear}}, loss, parameters);
+            refused({.schedule = {.warmup = -1}}, loss, parameters);
+            refused({.max_norm = -1.0f}, loss, parameters);
+            refused({.loss_scale = -1.0f}, loss, parameters);
+            refused({.decay_to = [](const std::string&) { return std::numeric_limits<float>::infinity(); }}, loss,
+                    parameters);
+            refused({}, loss, {w, w});
+            refused({}, sum(other.input("x", {4})), parameters);
+            Trainer trainer(device(), g, loss, parameters, options_of(accumulates));
+            trainer.program().upload("x", std::vector<float>(4, 2.0f));
+            CHECK(trainer.take_step().grad_norm == doctest::Approx(4.0));
+        }
+    }
+
+    TEST_CASE("trainer: states that are made beside a parameter have names of their own") {
+        for (const bool accumulates : {false, true}) {
+            for (const char* name : {"w.moments", "w.gradient"}) {
+                CAPTURE(name);
+                Graph g;
+                const Value w = g.weight("w", {4}), v = g.weight(name, {2, 4});
+                const Value loss = sum(v * w * g.input("x", {4}));
+                trainable(g);
+                const auto said = [&](const std::vector<Value>& parameters, const TrainerOptions& options) {
+                    return message_of([&] { Trainer(device(), g, loss, parameters, options); });
+                };
+                TrainerOptions adam = options_of(accumulates);
+                adam.optimizer = AdamW{};
+                const std::string taken = "Trainer: the name of a state of its own, " + std::string(name) +
+                                          ", is that of something else in the graph";
+                if (accumulates || std::string(name) == "w.moments") {
+                    CHECK(said({w, v}, adam) == taken);
+                    CHECK(said({v, w}, adam) == taken);
+                    CHECK(said({w}, adam) == taken);
+                }
+                const bool no_sums = std::string(name) == "w.moments" || !accumulates;
+                CHECK(said({w, v}, options_of(accumulates)) == (no_sums ? "" : taken));
+            }
         }
     }
 

@@ -19,6 +19,7 @@
 #include "ops/collectives.h"
 #include "ops/gradients.h"
 #include "ops/ops.h"
+#include "ops/optimizer_checks.h"
 #include "runtime/base/text.h"
 #include "runtime/graph/edit.h"
 
@@ -26,16 +27,13 @@ namespace vkf {
 
 namespace {
 
+using namespace support;
+
 constexpr const char* kTrainer = "Trainer";
 /// The state that keeps Parts::Progress in a checkpoint; no node reads it.
 constexpr const char* kProgress = "trainer.progress";
 constexpr std::int64_t kMostSteps = std::int64_t{1} << 30;
 constexpr std::int32_t kStepsToGrow = 2000;
-
-std::string parameter_name(const Value& parameter) {
-    const Graph& g = parameter.graph();
-    return g.storages()[g.values()[parameter.id()].storage].name;
-}
 
 /// Names and shapes.
 std::string described(const std::vector<Value>& parameters) {
@@ -160,12 +158,34 @@ std::vector<Value> summed_over_ranks(const std::vector<Value>& gradients) {
     return sums;
 }
 
-/// Completes the graph of a loss, and describes the updates in `updates` where these are apart.
-void complete(Graph& graph, Value loss, const std::vector<Value>& parameters, const TrainerOptions& options,
-              const std::vector<float>& decay_to, Graph* updates) {
+/// Throws where there is no step of that kind, before the graph has anything of one.
+void check(const Graph& graph, const Value& loss, const std::vector<Value>& parameters, const TrainerOptions& options) {
     if (parameters.empty()) {
         throw Error("there is no parameter to train", kTrainer);
     }
+    if (&loss.graph() != &graph) {
+        throw Error("the loss " + loss.str() + " belongs to another graph", kTrainer);
+    }
+    check_parameters(kTrainer, graph, parameters);
+    std::visit([](const auto& optimizer) { check_optimizer(optimizer); }, options.optimizer);
+    check_schedule(kTrainer, options.schedule);
+    if (options.max_norm != 0.0f) {
+        check_max_norm(options.max_norm);
+    }
+    const bool moments = std::visit([](const auto& optimizer) { return has_moments(optimizer); }, options.optimizer);
+    for (const Value& parameter : parameters) {
+        if (moments) {
+            check_made_state(kTrainer, graph, moments_name(parameter_name(parameter)), parameters);
+        }
+        if (options.accumulates) {
+            check_made_state(kTrainer, graph, sum_name(parameter_name(parameter)), parameters);
+        }
+    }
+}
+
+/// Completes the graph of a loss, and describes the updates in `updates` where these are apart.
+void complete(Graph& graph, Value loss, const std::vector<Value>& parameters, const TrainerOptions& options,
+              const std::vector<float>& decay_to, Graph* updates) {
     const bool ranks = options.communicator != nullptr;
     graph.symbol("step", kMostSteps);  // also where the loss alone reads it
     Value seed, loss_scale;
@@ -370,6 +390,7 @@ Trainer::Trainer(const Device& device, Graph& graph, Value loss, const std::vect
         throw Error("loss_scale = " + std::to_string(options.loss_scale) + " is negative or not finite", kTrainer);
     }
     const bool apart = options.accumulates;
+    check(graph, loss, parameters, options);
     const std::vector<float> decay_to = decays(parameters, options);
     complete(graph, loss, parameters, options, decay_to, apart ? &parts_->update_graph : nullptr);
     for (const Value& parameter : parameters) {

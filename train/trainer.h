@@ -57,7 +57,11 @@ public:
     /// trainable(). The graph gets the symbol `step`, the outputs `loss` and `grad_norm`, where
     /// the loss is scaled the inputs `loss_scale`, and with TrainerOptions::accumulates the symbol
     /// `micro_batch`, the number of the run within its step. States are zero at first: write them.
-    /// Throws as gradients() and update() do.
+    ///
+    /// Throws as gradients() and update() do, for a parameter or a loss of another graph, and where
+    /// the name of a state that is made beside a parameter, NAME.moments or NAME.gradient, is that
+    /// of something else in the graph. Where options or parameters are refused, the graph is as it
+    /// was.
     Trainer(const Device& device, Graph& graph, Value loss, const std::vector<Value>& parameters,
             const TrainerOptions& options = {}, const Weights& weights = {});
     Trainer(Trainer&&) noexcept;
