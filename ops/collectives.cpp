@@ -2,6 +2,7 @@
 #include "ops/collectives.h"
 
 #include "ops/add_op.h"
+#include "ops/all_reduce.h"
 #include "ops/checks.h"
 #include "ops/elementwise.h"
 #include "ops/gradient.h"
@@ -57,11 +58,12 @@ void require_word(const char* name, Value x) {
 
 std::vector<Value> all_reduce_gradient(const GradientSite& site) { return {site.gradient()}; }
 
-constexpr OpType kAllReduce{.name = kAllReduceName, .lower = lower_all_reduce, .gradient = all_reduce_gradient};
 constexpr OpType kAllGather{.name = kAllGatherName, .lower = lower_all_gather};
 constexpr OpType kBroadcast{.name = kBroadcastName, .lower = lower_broadcast};
 
 }  // namespace
+
+const OpType support::kAllReduce{.name = kAllReduceName, .lower = lower_all_reduce, .gradient = all_reduce_gradient};
 
 Value all_reduce(Value x) {
     require_dtype(kAllReduceName, x, DType::f32);

@@ -3,9 +3,14 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
+#include <vector>
 
+#include "ops/collectives.h"
 #include "ops/ops.h"
 #include "runtime/compile/plan.h"
 #include "tests/decoder_models.h"
@@ -234,5 +239,48 @@ TEST_SUITE("parallel training") {
             trainer.take_step();
         });
         CHECK(errors[0] == "rank 1: has another set of parameters than rank 0");
+    }
+
+    TEST_CASE("parallel training: gradients that do not lie densely are exchanged") {
+        const auto errors = on_ranks(2, [&](const std::shared_ptr<Communicator>& c) {
+            c->limit(60);
+            Graph graph;
+            const Value x = graph.input("x", {3, 2}), w = graph.weight("w", {2, 3});
+            Trainer trainer(device(), graph, sum(transpose(w, 0, 1) * x), trainable(graph),
+                            {.optimizer = Sgd{.learning_rate = 1.0}, .communicator = c});
+            const float r = static_cast<float>(8 * c->rank());  // the mean is 4 more than rank 0's
+            trainer.program().upload("x", std::vector<float>{r, 1 + r, 2 + r, 3 + r, 4 + r, 5 + r});
+            trainer.take_step();
+            const std::vector<std::byte> bytes = trainer.state().read("w");
+            std::vector<float> numbers(6);
+            std::memcpy(numbers.data(), bytes.data(), bytes.size());
+            CHECK(numbers == std::vector<float>{-4, -6, -8, -5, -7, -9});
+        });
+        CHECK(joined(errors) == "");
+    }
+
+    TEST_CASE("parallel training: a loss that sums what depends on parameters over the ranks is refused") {
+        const auto errors = on_ranks(2, [&](const std::shared_ptr<Communicator>& c) {
+            c->limit(60);
+            for (const bool accumulates : {false, true}) {
+                Graph graph;
+                const Value x = graph.input("x", {4}), y = all_reduce(graph.weight("w", {4}) * x);
+                CHECK(message_of([&] {
+                          Trainer(device(), graph, sum(y * y), trainable(graph),
+                                  {.accumulates = accumulates, .communicator = c});
+                      }) ==
+                      "Trainer: the loss depends on parameters through all_reduce: with a communicator each rank "
+                      "has a loss of its own, of its part of the batch");
+            }
+            // numbers that no parameter changes may be summed
+            Graph graph;
+            const Value x = graph.input("x", {4}), w = graph.weight("w", {4});
+            all_reduce(w);  // not a part of the loss
+            Trainer trainer(device(), graph, sum(w * all_reduce(x)), trainable(graph),
+                            {.optimizer = Sgd{.learning_rate = 1.0}, .communicator = c});
+            trainer.program().upload("x", std::vector<float>(4, static_cast<float>(1 + c->rank())));
+            CHECK(trainer.take_step().grad_norm == doctest::Approx(6.0));
+        });
+        CHECK(joined(errors) == "");
     }
 }

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "models/files/safetensors.h"
 #include "ops/ops.h"
 #include "runtime/graph/node.h"
 #include "tests/device.h"
@@ -53,6 +54,19 @@ private:
     Value x_, w_;
     Trainer trainer_;
 };
+
+/// Another number of good steps, and another loss scale, for a checkpoint.
+void set_progress(const std::filesystem::path& from, const std::filesystem::path& to, std::int32_t good, float scale) {
+    const Safetensors file(from);
+    std::vector<HostTensor> tensors(file.tensors().begin(), file.tensors().end());
+    const std::vector<std::int32_t> numbers{0, good, std::bit_cast<std::int32_t>(scale)};
+    for (HostTensor& t : tensors) {
+        if (t.name == "trainer.progress") {
+            t.data = std::as_bytes(std::span(numbers));
+        }
+    }
+    save_safetensors(to, tensors);
+}
 
 TrainerOptions options_of(bool accumulates, float learning_rate = 0.125f) {
     return {.optimizer = Sgd{.learning_rate = learning_rate}, .accumulates = accumulates};
@@ -140,6 +154,27 @@ TEST_SUITE("trainer") {
                 drawn.trainer().take_step();
             });
             CHECK(errors[0] == "rank 1: has another set of options than rank 0");
+        }
+    }
+
+    TEST_CASE("trainer: ranks that go on from loss scales which differ in a last digit are told so") {
+        const TemporaryFolder folder;
+        TrainerOptions options = options_of(false);
+        options.loss_scale = 2.0f;
+        Drawn(options).trainer().save(folder.path() / "2");
+        set_progress(folder.path() / "2", folder.path() / "0", 0, 1e-7f);
+        set_progress(folder.path() / "2", folder.path() / "1", 0, 2e-7f);
+        for (const bool alike : {true, false}) {
+            const auto errors = on_ranks(2, [&](const std::shared_ptr<Communicator>& c) {
+                c->limit(60);
+                TrainerOptions own = options;
+                own.communicator = c;
+                Drawn drawn(own);
+                drawn.trainer().resume(folder.path() / (alike ? "1" : std::to_string(c->rank())));
+                drawn.upload(1.0f);
+                drawn.trainer().take_step();
+            });
+            CHECK(errors[0] == (alike ? "" : "rank 1: has another step to go on from than rank 0"));
         }
     }
 

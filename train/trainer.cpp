@@ -16,12 +16,17 @@
 #include "models/files/safetensors.h"
 #include "models/state_file.h"
 #include "models/state_tensors.h"
+#include "ops/add_op.h"
+#include "ops/all_reduce.h"
 #include "ops/collectives.h"
+#include "ops/gradient.h"
 #include "ops/gradients.h"
 #include "ops/ops.h"
 #include "ops/optimizer_checks.h"
 #include "runtime/base/text.h"
 #include "runtime/graph/edit.h"
+#include "runtime/graph/node.h"
+#include "runtime/graph/op.h"
 
 namespace vkf {
 
@@ -146,7 +151,7 @@ std::vector<Value> summed_over_ranks(const std::vector<Value>& gradients) {
         }
         std::vector<Value> flat;
         for (std::size_t i = begin; i < end; ++i) {
-            flat.push_back(reshape(gradients[i], {count_of(gradients[i])}));
+            flat.push_back(reshape(dense(gradients[i]), {count_of(gradients[i])}));
         }
         const Value all = all_reduce(flat.size() == 1 ? flat.front() : concat(flat, 0));
         std::int64_t first = 0;
@@ -156,6 +161,41 @@ std::vector<Value> summed_over_ranks(const std::vector<Value>& gradients) {
         end = begin;
     }
     return sums;
+}
+
+/// Throws where a gradient on its way from the loss to a parameter would pass an all-reduce. Its
+/// gradient is that of one loss which all ranks have, and a step's is the mean of one from each.
+void check_losses_apart(const Graph& graph, const Value& loss, const std::vector<Value>& parameters) {
+    const auto storage_of = [&](ValueId id) { return graph.values()[id].storage; };
+    std::vector<bool> depends(graph.storages().size(), false), counts = depends;
+    for (const Value& parameter : parameters) {
+        depends[storage_of(parameter.id())] = true;
+    }
+    const auto any = [&](const std::vector<ValueId>& values, const std::vector<bool>& marked) {
+        return std::any_of(values.begin(), values.end(), [&](ValueId id) { return marked[storage_of(id)]; });
+    };
+    const auto passes = [](const NodeInfo& node) { return node.op != nullptr && node.op->gradient != no_gradient; };
+    for (const NodeInfo& node : graph.nodes()) {
+        if (passes(node) && any(node.inputs, depends)) {
+            for (const ValueId out : node.outputs) {
+                depends[storage_of(out)] = true;
+            }
+        }
+    }
+    counts[storage_of(loss.id())] = true;
+    for (auto node = graph.nodes().rbegin(); node != graph.nodes().rend(); ++node) {
+        if (!passes(*node) || !any(node->outputs, counts) || !any(node->inputs, depends)) {
+            continue;
+        }
+        if (node->op == &kAllReduce) {
+            throw Error("the loss depends on parameters through " + node->label +
+                            ": with a communicator each rank has a loss of its own, of its part of the batch",
+                        kTrainer);
+        }
+        for (const ValueId in : node->inputs) {
+            counts[storage_of(in)] = true;
+        }
+    }
 }
 
 /// Throws where there is no step of that kind, before the graph has anything of one.
@@ -180,6 +220,9 @@ void check(const Graph& graph, const Value& loss, const std::vector<Value>& para
         if (options.accumulates) {
             check_made_state(kTrainer, graph, sum_name(parameter_name(parameter)), parameters);
         }
+    }
+    if (options.communicator) {
+        check_losses_apart(graph, loss, parameters);
     }
 }
 
@@ -295,7 +338,7 @@ struct Trainer::Parts {
         communicator->agree("set of parameters", described);
         communicator->agree("set of options", settings);
         communicator->agree("step to go on from", std::to_string(progress.step) + ", " + std::to_string(progress.good) +
-                                                      " good, loss scale " + std::to_string(progress.loss_scale));
+                                                      " good, loss scale " + exact(progress.loss_scale));
         for (const StoredTensor& t : state.layout().tensors()) {
             std::vector<std::byte> bytes = state.read(t.name);
             communicator->broadcast(bytes);

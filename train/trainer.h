@@ -37,7 +37,8 @@ struct TrainerOptions {
     /// torch.nn.parallel.DistributedDataParallel does it. Before the first step all get the first
     /// rank's parameters and moments. Gradients are summed in the order of the ranks, while the
     /// backward goes on where steps do not accumulate; loss and norm are those of the whole batch.
-    /// All ranks call take_step() as often.
+    /// All ranks call take_step() as often. Each rank's loss is of its own part of the batch: one
+    /// that depends on parameters through all_reduce() is an Error.
     std::shared_ptr<Communicator> communicator = {};
     Arithmetic arithmetic = Arithmetic::f32;  ///< CompileOptions::arithmetic
     bool profile = false;                     ///< CompileOptions::profile
