@@ -68,6 +68,13 @@ void set_progress(const std::filesystem::path& from, const std::filesystem::path
     save_safetensors(to, tensors);
 }
 
+float loss_scale_in(const std::filesystem::path& checkpoint) {
+    const Safetensors file(checkpoint);
+    std::array<std::int32_t, 3> numbers{};
+    std::memcpy(numbers.data(), file.at("trainer.progress").data.data(), sizeof numbers);
+    return std::bit_cast<float>(numbers[2]);
+}
+
 TrainerOptions options_of(bool accumulates, float learning_rate = 0.125f) {
     return {.optimizer = Sgd{.learning_rate = learning_rate}, .accumulates = accumulates};
 }
@@ -255,6 +262,98 @@ TEST_SUITE("trainer") {
                 const bool no_sums = std::string(name) == "w.moments" || !accumulates;
                 CHECK(said({w, v}, options_of(accumulates)) == (no_sums ? "" : taken));
             }
+        }
+    }
+
+    TEST_CASE("trainer: a loss scale grows up to a bound, and one above stays") {
+        const TemporaryFolder folder;
+        TrainerOptions options = options_of(false);
+        options.loss_scale = 2.0f;
+        Drawn drawn(options);
+        drawn.upload(0.0f);  // where w is: gradients are 0
+        drawn.trainer().save(folder.path() / "first");
+        struct Case {
+            float before, after;
+        };
+        for (const Case& c : {Case{2.0f, 4.0f}, Case{0.25f, 0.5f}, Case{0x1p63f, 0x1p64f}, Case{0x1p64f, 0x1p64f},
+                              Case{0x1p127f, 0x1p127f}}) {
+            CAPTURE(c.before);
+            set_progress(folder.path() / "first", folder.path() / "before", 1999, c.before);
+            drawn.trainer().resume(folder.path() / "before");
+            CHECK(!drawn.trainer().take_step().left_out);
+            drawn.trainer().save(folder.path() / "after");
+            CHECK(loss_scale_in(folder.path() / "after") == c.after);
+        }
+    }
+
+    TEST_CASE("trainer: a step is left out where the loss scale can be halved, and else fails") {
+        const TemporaryFolder folder;
+        for (const float loss_scale : {0.5f, 1.0f, 1.5f, 2.0f}) {
+            CAPTURE(loss_scale);
+            Graph g;
+            const Value x = g.input("x", {4}), loss = sum(g.weight("w", {4}) * x);
+            TrainerOptions options = options_of(false);
+            options.loss_scale = loss_scale;
+            Trainer trainer(device(), g, loss, trainable(g), options);
+            trainer.program().upload("x", std::vector<float>(4, 3e38f));
+            if (loss_scale > 1) {
+                CHECK(trainer.take_step().left_out);
+            } else {
+                CHECK(message_of([&] { trainer.take_step(); }) ==
+                      "Trainer: step 0: the norm of the gradients is not finite; no parameter was updated");
+            }
+            CHECK(trainer.step() == 0);
+            trainer.save(folder.path() / "checkpoint");
+            CHECK(loss_scale_in(folder.path() / "checkpoint") == std::min(loss_scale, 1.0f));
+        }
+    }
+
+    TEST_CASE("trainer: the number of a run within its step is 0 where steps are one run") {
+        std::vector<float> losses;
+        for (const bool accumulates : {false, true}) {
+            Graph g;
+            const Dim seed = g.symbol("step", 1 << 30) * Dim(3) + g.symbol("micro_batch", 1 << 30);
+            const Value loss = sum(dropout(g.input("x", {kWidth}) + g.weight("w", {kWidth}), 0.5f, seed));
+            Trainer trainer(device(), g, loss, trainable(g), options_of(accumulates));
+            std::vector<float> x(kWidth);
+            for (std::size_t i = 0; i < x.size(); ++i) {
+                x[i] = static_cast<float>(i * i);
+            }
+            trainer.program().upload("x", x);
+            losses.push_back(trainer.take_step().loss);
+        }
+        CHECK(losses[0] == losses[1]);
+
+        Graph g;  // a size of that name
+        const Value loss = sum(g.input("x", {g.symbol("micro_batch", 8), 4}) * g.weight("w", {4}));
+        Trainer trainer(device(), g, loss, trainable(g), options_of(false));
+        trainer.program().upload("x", std::vector<float>(32, 1.0f));
+        CHECK(trainer.take_step().grad_norm == doctest::Approx(16.0));
+    }
+
+    TEST_CASE("trainer: weights whose squares leave fp32 are refused, and others change nothing") {
+        const float none = std::numeric_limits<float>::denorm_min();
+        for (const float weight : {1.0f, 1e-9f, 1e9f, 1e-10f, 1e10f, 1e-25f, 1e20f, none}) {
+            CAPTURE(weight);
+            Graph g;
+            const Value loss = sum(g.weight("w", {4}) * g.input("x", {4}));
+            TrainerOptions options = options_of(true, 1.0f);
+            options.max_norm = 1.0f;
+            Trainer trainer(device(), g, loss, trainable(g), options);
+            trainer.program().upload("x", std::vector<float>(4, 10.0f));
+            if (weight < 1e-9f || weight > 1e9f) {
+                for (const std::string& said : {message_of([&] { trainer.accumulate(weight); }),
+                                                message_of([&] { trainer.take_step(weight); })}) {
+                    CHECK(contains(said, "Trainer: a weight of "));
+                    CHECK(contains(said, " is outside 1e-9..1e9"));
+                }
+                continue;
+            }
+            trainer.accumulate(weight);
+            CHECK(trainer.take_step(weight).grad_norm == doctest::Approx(20.0));
+            std::vector<float> w(4);
+            std::memcpy(w.data(), trainer.state().read("w").data(), sizeof(float) * w.size());
+            CHECK(w[0] == doctest::Approx(-0.5));
         }
     }
 

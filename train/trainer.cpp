@@ -38,7 +38,15 @@ constexpr const char* kTrainer = "Trainer";
 /// The state that keeps Parts::Progress in a checkpoint; no node reads it.
 constexpr const char* kProgress = "trainer.progress";
 constexpr std::int64_t kMostSteps = std::int64_t{1} << 30;
+constexpr const char* kMicroBatch = "micro_batch";
 constexpr std::int32_t kStepsToGrow = 2000;
+/// Up to which a loss scale doubles: the squares of gradients that are multiplied by more are not
+/// finite, however small these are.
+constexpr float kMostLossScale = 0x1p64f;
+/// The least and the greatest weight. Gradients are multiplied by it and squared: between these a
+/// norm from 1e-10 to 1e10 is one of fp32 all the way.
+constexpr float kLeastWeight = 1e-9f, kMostWeight = 1e9f;
+constexpr const char* kWeights = "1e-9..1e9";
 
 /// Names and shapes.
 std::string described(const std::vector<Value>& parameters) {
@@ -49,8 +57,10 @@ std::string described(const std::vector<Value>& parameters) {
     return text;
 }
 
-/// The number's text, alike on ranks whose hosts have unlike locales.
-std::string exact(double number) {
+/// The number's text, alike on ranks whose hosts have unlike locales: the shortest that tells it
+/// from others of its type.
+template <class Number>
+std::string exact(Number number) {
     std::array<char, 32> text{};
     return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};
 }
@@ -249,7 +259,7 @@ void complete(Graph& graph, Value loss, const std::vector<Value>& parameters, co
         updated.push_back(GraphEdit::state(*updates, parameter_name(parameter), parameter.shape()));
         sums_there.push_back(sum_state(*updates, parameter));
     }
-    accumulate(sums, found, graph.symbol("micro_batch", kMostSteps));
+    accumulate(sums, found, graph.symbol(kMicroBatch, kMostSteps));
     add_step(*updates, updated, ranks ? summed_over_ranks(sums_there) : sums_there, updates->input("divisor", {1}),
              options, decay_to);
 }
@@ -271,6 +281,7 @@ struct Trainer::Parts {
     Graph update_graph;
     std::optional<Program> updates;  ///< where they are apart, to accumulate
     bool scaled = false, accumulates = false;
+    bool counts_runs = false;  ///< the graph has the symbol `micro_batch`
     std::shared_ptr<Communicator> communicator;
     std::string described, settings;  ///< parameters and options, which the ranks must have alike
     bool alike = false;               ///< the ranks go on from the same numbers
@@ -280,10 +291,13 @@ struct Trainer::Parts {
     std::int64_t micro_batches = 0;
     double weights = 0, losses = 0;
 
-    /// Throws where a weight is not positive.
+    /// Throws where a weight is not positive, or its squares leave fp32.
     static void check(float weight) {
         if (!(weight > 0.0f) || !std::isfinite(weight)) {
             throw Error("a weight of " + std::to_string(weight) + " is not positive", kTrainer);
+        }
+        if (weight < kLeastWeight || weight > kMostWeight) {
+            throw Error("a weight of " + exact(weight) + " is outside " + kWeights, kTrainer);
         }
     }
 
@@ -311,8 +325,8 @@ struct Trainer::Parts {
     /// Runs forward and backward, and gives the loss.
     float run(float weight) {
         program->set("step", progress.step);
-        if (updates) {
-            program->set("micro_batch", micro_batches);
+        if (counts_runs) {
+            program->set(kMicroBatch, micro_batches);
         }
         if (updates || communicator) {
             upload(*program, "loss_scale", scale() * static_cast<double>(weight));
@@ -414,14 +428,15 @@ struct Trainer::Parts {
         return norm;
     }
 
-    /// Halves or doubles the loss scale.
+    /// Halves the loss scale, down to 1, or doubles it, up to its most. One beyond that stays.
     void rescale(bool finite) {
         progress.good = finite ? progress.good + 1 : 0;
+        float& scale = progress.loss_scale;
         if (!finite) {
-            progress.loss_scale = std::max(progress.loss_scale / 2, 1.0f);
+            scale = std::max(scale / 2, std::min(scale, 1.0f));
         } else if (progress.good == kStepsToGrow) {
             progress.good = 0;
-            progress.loss_scale *= 2;
+            scale = std::min(scale * 2, std::max(scale, kMostLossScale));
         }
     }
 };
@@ -447,6 +462,9 @@ Trainer::Trainer(const Device& device, Graph& graph, Value loss, const std::vect
     }
     parts_->scaled = is_scaled(options);
     parts_->accumulates = options.accumulates;
+    // one of another maximum is the graph's own: a size
+    parts_->counts_runs = std::any_of(graph.symbols().begin(), graph.symbols().end(),
+                                      [](const SymbolInfo& s) { return s.name == kMicroBatch && s.max == kMostSteps; });
     parts_->communicator = options.communicator;
     parts_->described = described(parameters);
     parts_->settings = described(options, decay_to);

@@ -28,7 +28,9 @@ struct TrainerOptions {
     std::function<float(const std::string& name)> decay_to = {};
     /// What the loss is multiplied by before it is differentiated, so that gradients stay within
     /// what f16 holds; 0: by nothing. A step whose gradients are not finite is left out then, and
-    /// the factor halved; after 2000 steps without one it doubles. torch.amp.GradScaler.
+    /// the factor halved, but not to less than 1; after 2000 steps without one it doubles, but not
+    /// to more than 2^64. Where it is 1 or less there is nothing to halve: such a step throws, as
+    /// it does without. torch.amp.GradScaler.
     float loss_scale = 0.0f;
     /// True: accumulate() is there, and a step may be made of several runs. The sums of gradients
     /// are states, NAME.gradient, and updates a program of their own.
@@ -57,7 +59,9 @@ public:
     /// Adds gradients and updates to the graph, and compiles it. `parameters` are states: see
     /// trainable(). The graph gets the symbol `step`, the outputs `loss` and `grad_norm`, where
     /// the loss is scaled the inputs `loss_scale`, and with TrainerOptions::accumulates the symbol
-    /// `micro_batch`, the number of the run within its step. States are zero at first: write them.
+    /// `micro_batch`, the number of the run within its step. A graph that has this symbol, of a
+    /// maximum of 2^30, gets 0 for it where steps do not accumulate. States are zero at first:
+    /// write them.
     ///
     /// Throws as gradients() and update() do, for a parameter or a loss of another graph, and where
     /// the name of a state that is made beside a parameter, NAME.moments or NAME.gradient, is that
@@ -85,12 +89,12 @@ public:
     ///
     /// Behind accumulate() the step is of all these micro-batches together: loss and gradients are
     /// the means, in which each counts by its weight, for example its number of labels. The same
-    /// holds for the ranks of TrainerOptions::communicator. Where it throws, the micro-batches are
-    /// dropped: the step begins anew.
+    /// holds for the ranks of TrainerOptions::communicator. Weights are from 1e-9 to 1e9; others
+    /// are an Error. Where it throws, the micro-batches are dropped: the step begins anew.
     TrainingStep take_step(float weight = 1.0f);
     /// Computes the gradients of a micro-batch, and keeps them for take_step(). Returns its loss.
-    /// Throws Error where TrainerOptions::accumulates was not asked for, and for a weight that is
-    /// not positive.
+    /// Throws Error where TrainerOptions::accumulates was not asked for, and for a weight outside
+    /// 1e-9..1e9.
     float accumulate(float weight = 1.0f);
 
     /// Writes all that resume() needs: parameters, moments, the number of the step. The file
