@@ -373,16 +373,16 @@ void main() {
         }
 #endif
     } else if (kPacked == kPackedInt4) {
-        for (uint k = 0; k < p.k; k += 4) {
-            if (k % 32 == 0) {
-                load_group(columns, k);
+        for (uint first = 0; first < p.k; first += 8) {
+            if (first % 32 == 0) {
+                load_group(columns, first);
             }
-            load_codes(columns, k);
-            codes_used = 0;
-            STEP
-            k += 4;
-            codes_used = 16;
-            STEP
+            load_codes(columns, first);
+            [[unroll]] for (uint part = 0; part < 2; ++part) {
+                uint k = first + 4 * part;
+                codes_used = 16 * part;
+                STEP
+            }
         }
     } else {
         for (uint k = 0; k < p.k; k += 4) {
