@@ -10,7 +10,12 @@
 # not know that extension of GLSL; where it does, the target is compiled with
 # VKFORMER_GL_SOME_EXTENSION. `//! variant NAME2 -DFOO needs GL_SOME_extension vulkan1.3` does so
 # for one header, whose shader is for that Vulkan, not for 1.1.
+#
+# VKFORMER_SHADERS_FROM names the folder of another build of the same source by the same shader
+# compiler: its headers are taken, and nothing is compiled again. vkformer_shaders is the folder of
+# the headers.
 include_guard()
+set(VKFORMER_SHADERS_FROM "" CACHE PATH "Another build of the same source, whose compiled shaders are taken")
 set(VKFORMER_COMPILE_SHADER "${CMAKE_CURRENT_LIST_DIR}/CompileShader.cmake")
 set(VKFORMER_SHADER_TEXT "${CMAKE_CURRENT_LIST_DIR}/ShaderText.cmake")
 set(VKFORMER_SHADER_PARTS "${CMAKE_CURRENT_LIST_DIR}/Deflate.cmake" "${CMAKE_CURRENT_LIST_DIR}/ShaderName.cmake"
@@ -38,6 +43,11 @@ endfunction()
 function(vkformer_add_shaders target folder)
     set(root "${CMAKE_CURRENT_SOURCE_DIR}/${folder}")
     set(made "${CMAKE_CURRENT_BINARY_DIR}/${folder}")
+    if(VKFORMER_SHADERS_FROM)
+        file(RELATIVE_PATH made "${PROJECT_BINARY_DIR}" "${made}")
+        get_filename_component(made "${made}" ABSOLUTE BASE_DIR "${VKFORMER_SHADERS_FROM}")
+    endif()
+    set(vkformer_shaders "${made}" PARENT_SCOPE)
     file(MAKE_DIRECTORY "${made}")
     file(GLOB shaders CONFIGURE_DEPENDS "${root}/*.comp")
     # their variant lines are read here
@@ -58,14 +68,16 @@ function(vkformer_add_shaders target folder)
         file(STRINGS "${shader}" source REGEX "^//! source$")
         if(source)
             set(header "${made}/${shader_name}.glsl.h")
-            add_custom_command(
-                OUTPUT "${header}"
-                COMMAND "${CMAKE_COMMAND}" "-DSHADER=${shader}" "-DINCLUDE=${root}" "-DNAME=${shader_name}" "-DHEADER=${header}"
-                        -DMARKER=score_mod.glsl -P "${VKFORMER_SHADER_TEXT}"
-                DEPENDS "${shader}" "${VKFORMER_SHADER_TEXT}" ${VKFORMER_SHADER_PARTS}
-                DEPFILE "${header}.d"
-                COMMENT "Embedding the text of shader ${shader_name}"
-                VERBATIM)
+            if(NOT VKFORMER_SHADERS_FROM)
+                add_custom_command(
+                    OUTPUT "${header}"
+                    COMMAND "${CMAKE_COMMAND}" "-DSHADER=${shader}" "-DINCLUDE=${root}" "-DNAME=${shader_name}" "-DHEADER=${header}"
+                            -DMARKER=score_mod.glsl -P "${VKFORMER_SHADER_TEXT}"
+                    DEPENDS "${shader}" "${VKFORMER_SHADER_TEXT}" ${VKFORMER_SHADER_PARTS}
+                    DEPFILE "${header}.d"
+                    COMMENT "Embedding the text of shader ${shader_name}"
+                    VERBATIM)
+            endif()
             target_sources(${target} PRIVATE "${header}")
         endif()
         file(STRINGS "${shader}" variants REGEX "^//! variant ")
@@ -96,15 +108,17 @@ function(vkformer_add_shaders target folder)
                 target_compile_definitions(${target} PUBLIC ${define})
             endif()
             set(spirv "${made}/${name}.spv")
-            add_custom_command(
-                OUTPUT "${spirv}" "${spirv}.h"
-                COMMAND "${CMAKE_COMMAND}" "-DGLSLANG=${VKFORMER_GLSLANG}" "-DSHADER=${shader}" "-DINCLUDE=${root}"
-                        "-DDEFINES=${defines}" "-DVULKAN=${vulkan}" "-DNAME=${name}" "-DSPIRV=${spirv}" "-DWERROR=${VKFORMER_WERROR}"
-                        -P "${VKFORMER_COMPILE_SHADER}"
-                DEPENDS "${shader}" "${VKFORMER_COMPILE_SHADER}" ${VKFORMER_SHADER_PARTS}
-                DEPFILE "${spirv}.d"
-                COMMENT "Compiling shader ${name}"
-                VERBATIM)
+            if(NOT VKFORMER_SHADERS_FROM)
+                add_custom_command(
+                    OUTPUT "${spirv}" "${spirv}.h"
+                    COMMAND "${CMAKE_COMMAND}" "-DGLSLANG=${VKFORMER_GLSLANG}" "-DSHADER=${shader}" "-DINCLUDE=${root}"
+                            "-DDEFINES=${defines}" "-DVULKAN=${vulkan}" "-DNAME=${name}" "-DSPIRV=${spirv}" "-DWERROR=${VKFORMER_WERROR}"
+                            -P "${VKFORMER_COMPILE_SHADER}"
+                    DEPENDS "${shader}" "${VKFORMER_COMPILE_SHADER}" ${VKFORMER_SHADER_PARTS}
+                    DEPFILE "${spirv}.d"
+                    COMMENT "Compiling shader ${name}"
+                    VERBATIM)
+            endif()
             target_sources(${target} PRIVATE "${spirv}.h")
         endforeach()
     endforeach()

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/kv_cache.h"
 
+#include <utility>
+
 #include "runtime/graph/packed.h"
 
 namespace vkf {

@@ -2,6 +2,7 @@
 #include "models/decoder_batch.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "models/blocks/token_ids.h"
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch statistics from products with a row of ones: composed of other ops, no kernel of its own.
+#include <initializer_list>
+
 #include "ops/checks.h"
 #include "ops/ops.h"
 

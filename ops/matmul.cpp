@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "ops/add_op.h"
 #include "ops/checks.h"
 #include "ops/gradient.h"

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How what follows a product becomes part of it.
+#include <algorithm>
+
 #include "ops/add_op.h"
 #include "ops/matmul_choice.h"
 #include "ops/matmul_params.h"

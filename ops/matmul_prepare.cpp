@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products at record time: push constants and group counts for the sizes of a run.
+#include <algorithm>
+
 #include "ops/matmul_choice.h"
 #include "ops/matmul_split.h"
 #include "runtime/base/numbers.h"

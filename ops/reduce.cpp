@@ -2,6 +2,7 @@
 // Sums over dimensions, and sums of squares.
 #include "ops/reduce.h"
 
+#include <algorithm>
 #include <bit>
 #include <optional>
 

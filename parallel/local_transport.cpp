@@ -6,6 +6,7 @@
 #include <cstring>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "parallel/transport.h"
 #include "runtime/base/error.h"

@@ -6,7 +6,9 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
+#include <system_error>
 
 /// Throws for a number that CLI11 lets through: NaN, which every comparison with a range is false
 /// for, infinity, and a whole number that wraps around where 64 bits do not hold it.

@@ -3,6 +3,7 @@
 // tell which weights were kept.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/attention_check.h"

@@ -2,6 +2,7 @@
 // Rotary positions through attention.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/attention_check.h"

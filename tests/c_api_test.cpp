@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <new>
 
 #include "c/device.h"
 #include "tests/allocations.h"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // C's ops and layers beside those of C++ that they stand for: the same graph, the same weights, the
 // same bits.
+#include <utility>
+
 #include "c/border.h"
 #include "layers/feed_forward.h"
 #include "layers/sequences.h"

@@ -2,6 +2,7 @@
 // to(), and inputs and outputs of f16 and bf16: number by number, and wherever they lie.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <iterator>
 #include <random>
+#include <system_error>
 
 #include "ops/ops.h"
 #include "runtime/device/device.h"

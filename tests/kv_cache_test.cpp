@@ -2,6 +2,7 @@
 // Keys and values kept in 16 and 8 bits.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 

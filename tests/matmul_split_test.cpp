@@ -20,6 +20,7 @@ namespace {
 
 struct SplitProduct {
     std::int64_t n, k;
+    std::uint32_t parts;  ///< of a sum, where a run of more than 4 rows divides it
     WeightType weights = WeightType::f32;
     bool bias = false;
     Activation activation = Activation::none;
@@ -59,10 +60,11 @@ Tensor wanted(const SplitProduct& p, const Tensor& x, const Tensor& w, const Ten
     return y;
 }
 
-/// Whether a run of so many rows divides the sums.
-bool is_split(const Graph& g, std::int64_t rows) {
+/// Into how many parts a run of so many rows divides the sums; 1: it does not.
+std::uint32_t parts_of_sums(const Graph& g, std::int64_t rows, std::int64_t columns) {
     const Plan plan = make_plan(g, device().capabilities());
     std::uint64_t whole = 0, parts = 0, merges = 0;  // work groups
+    std::uint32_t number = 1;
     for (const PlannedDispatch& d : plan.dispatches) {
         Command command;
         REQUIRE(plan.prepare(d, std::vector<std::int64_t>{rows}, command));
@@ -70,6 +72,8 @@ bool is_split(const Graph& g, std::int64_t rows) {
         const std::string_view name = first.shader->name;
         if (first.why.starts_with("parts of the sums")) {
             parts = command.groups();
+            number = SplitSums(d.dispatch.words)
+                         .parts(static_cast<std::uint64_t>(rows), static_cast<std::uint32_t>(columns));
         } else if (name == "matmul_merge") {
             merges = command.groups();
         } else if (name.starts_with("mat")) {  // not what a device with few bindings does apart
@@ -78,7 +82,8 @@ bool is_split(const Graph& g, std::int64_t rows) {
     }
     CHECK((whole > 0) != (parts > 0));
     CHECK((parts > 0) == (merges > 0));
-    return parts > 0;
+    CHECK((parts > 0) == (number > 1));
+    return number;
 }
 
 }  // namespace
@@ -86,17 +91,18 @@ bool is_split(const Graph& g, std::int64_t rows) {
 TEST_SUITE("split sums") {
     TEST_CASE("split sums: few rows of long sums are divided, and give the product") {
         const Believed gpu(as_gpu);
-        const SplitProduct products[] = {{36, 512},
-                                         {70, 1000, WeightType::f32, true},
-                                         {130, 2048, WeightType::f32, true, Activation::gelu},
-                                         {64, 1024, WeightType::f16, true, Activation::silu, 2},
-                                         {65, 1024, WeightType::bf16, false, Activation::none, 1},
-                                         {68, 4096, WeightType::f32, true, Activation::relu, 1},
-                                         {66, 1024, WeightType::int8, true, Activation::silu, 2},
-                                         {37, 4096, WeightType::int8},
-                                         {66, 1024, WeightType::int4, true, Activation::gelu, 1},
-                                         {37, 4096, WeightType::int4},
-                                         {36, 544, WeightType::f32, false, Activation::none, 0, false, 0.25f}};
+        // as many parts as there may be, in sums as short as have them: each product runs 116 times
+        const SplitProduct products[] = {{36, 512, 2},
+                                         {70, 1000, 2, WeightType::f32, true},
+                                         {130, 1024, 4, WeightType::f32, true, Activation::gelu},
+                                         {64, 1024, 4, WeightType::f16, true, Activation::silu, 2},
+                                         {65, 1024, 4, WeightType::bf16, false, Activation::none, 1},
+                                         {68, 2048, 8, WeightType::f32, true, Activation::relu, 1},
+                                         {66, 1024, 4, WeightType::int8, true, Activation::silu, 2},
+                                         {37, 2048, 8, WeightType::int8},
+                                         {66, 1024, 4, WeightType::int4, true, Activation::gelu, 1},
+                                         {37, 2048, 8, WeightType::int4},
+                                         {36, 544, 2, WeightType::f32, false, Activation::none, 0, false, 0.25f}};
         for (const SplitProduct& p : products) {
             CAPTURE(p.n);
             CAPTURE(p.k);
@@ -108,7 +114,7 @@ TEST_SUITE("split sums") {
             const Tensor w = reference::packed(kept, p.weights);
             for (const std::int64_t rows : {1, 4, 5, 33, 64, 300, 512, 513}) {
                 CAPTURE(rows);
-                CHECK(is_split(g, rows) == (rows > 4 && rows <= 512));
+                CHECK(parts_of_sums(g, rows, p.n) == (rows > 4 && rows <= 512 ? p.parts : 1));
                 const Tensor x = random_tensor({rows, p.k}, 1), other = random_tensor({rows, p.n}, 4);
                 program.set("m", rows);
                 upload(program, "x", x);

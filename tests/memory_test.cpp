@@ -3,6 +3,8 @@
 // may be larger than one storage buffer or than the staging memory.
 #include "runtime/device/memory.h"
 
+#include <algorithm>
+
 #include <doctest/doctest.h>
 
 #include "ops/ops.h"

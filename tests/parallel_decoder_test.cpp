@@ -2,6 +2,7 @@
 // Decoders whose heads, widths and vocabularies are shared out over ranks: as one rank answers.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <functional>

@@ -2,6 +2,7 @@
 // Training on several ranks, each with a part of the batch, beside one with all of it.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>

@@ -3,6 +3,7 @@
 // headers, so the data comes from a fake vkGetPipelineCacheData.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <mutex>

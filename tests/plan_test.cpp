@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole models lowered, scheduled and laid out in memory for devices that are not there.
+#include <algorithm>
+
 #include <doctest/doctest.h>
 
 #include "layers/torch.h"

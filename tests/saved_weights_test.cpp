@@ -9,6 +9,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <system_error>
 
 #include "models/decoder.h"
 #include "runtime/graph/packed.h"

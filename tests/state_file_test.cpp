@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <system_error>
 #include <utility>
 
 #include "layers/attention.h"

@@ -2,6 +2,7 @@
 // Tensors that outlive a run: a cache that is filled step by step, and shared by programs.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "ops/ops.h"

@@ -22,6 +22,7 @@ SentencePiece read_sentencepiece(std::string_view, const std::filesystem::path&)
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <system_error>
 
 #include "runtime/base/map_file.h"
 #include "runtime/base/paths.h"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/blocks/cached_run.h"
 
+#include <utility>
+
 #include "layers/kv_cache.h"
 
 namespace vkf {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/files/model_folder.h"
 
+#include <system_error>
+
 #include "models/files/checkpoint.h"
 #include "models/files/pending_file.h"
 #include "runtime/base/paths.h"

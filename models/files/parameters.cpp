@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "runtime/base/mapped_bytes.h"
 #include "runtime/base/text.h"

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <random>
 #include <string>
+#include <system_error>
 
 #include "runtime/base/error.h"
 #include "runtime/base/map_file.h"

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "models/files/safetensors_words.h"

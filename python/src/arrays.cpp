@@ -4,7 +4,12 @@
 
 #include <nanobind/stl/shared_ptr.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <span>
 #include <utility>
 
 namespace py {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scaled dot-product attention, over rows, packed sequences and pages.
+#include <cstdint>
+
 #include "bind.h"
 
 namespace py {

@@ -4,7 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
+#include <exception>
+#include <functional>
+#include <span>
+#include <string_view>
 
 namespace py {
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What devices can do, and what a host has to turn on.
-#include "bind.h"
+#include <cstdint>
 
 #include <nanobind/stl/array.h>
+
+#include "bind.h"
 
 namespace py {
 

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decoders and their adapters.
+#include <cstdint>
+#include <filesystem>
+#include <span>
+
 #include "bind.h"
 #include "options.h"
 

@@ -9,8 +9,13 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/variant.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <functional>
+#include <span>
+#include <type_traits>
 #include <variant>
 
 namespace py {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Text encoders and the encoder-decoder.
+#include <cstdint>
+
 #include <nanobind/stl/unique_ptr.h>
 
 #include "bind.h"

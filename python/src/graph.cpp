@@ -7,6 +7,7 @@
 
 #include <nanobind/stl/function.h>
 
+#include <cstdint>
 #include <cstring>
 
 namespace py {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layers: attention, caches, feed-forward, LoRA.
-#include "bind.h"
+#include <cstdint>
 
 #include <nanobind/stl/array.h>
+
+#include "bind.h"
 
 namespace py {
 

@@ -6,7 +6,9 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <thread>
+#include <typeinfo>
 #if defined(__GLIBC__)
 #include <unistd.h>
 #endif

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every op but attention, as a function of keywords.
-#include "bind.h"
+#include <cstdint>
+#include <limits>
 
+#include "bind.h"
 #include "options.h"
 
 namespace py {

@@ -8,8 +8,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <deque>
+#include <filesystem>
 #include <mutex>
+#include <string_view>
+#include <tuple>
 
 namespace py {
 

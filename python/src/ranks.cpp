@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several ranks: communicators, collectives, and layers that are shared out.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
 #include "options.h"
 
 namespace py {

@@ -2,7 +2,10 @@
 // Weights and states in device memory.
 #include "bind.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <filesystem>
 
 namespace py {
 

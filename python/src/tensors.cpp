@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensors that stay on the device, and pass from program to program.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
 #include "bind.h"
 
 namespace py {

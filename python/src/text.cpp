@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokenizers.
+#include <cstdint>
+#include <filesystem>
+
 #include <vkformer/text.h>
 
 #include "bind.h"

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // PyTorch's own modules, argument by argument, in a graph: the submodule `torch`.
+#include <cstdint>
+
 #include "bind.h"
 
 namespace py {

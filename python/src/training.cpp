@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients, optimizers and training.
-#include "bind.h"
-#include "options.h"
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <variant>
 
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/variant.h>
+
+#include "bind.h"
+#include "options.h"
 
 namespace py {
 

@@ -5,6 +5,8 @@
 #include "bind.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <span>
 
 namespace py {
 

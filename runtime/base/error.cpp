@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/base/error.h"
 
+#include <utility>
+
 namespace vkf {
 
 namespace {

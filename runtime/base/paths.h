@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <system_error>
 
 #include "runtime/base/error.h"
 #include "runtime/base/map_file.h"

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "runtime/base/error.h"
 #include "runtime/base/library.h"

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "runtime/base/error.h"
 #include "runtime/compile/spirv_words.h"

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "runtime/base/error.h"
 #include "runtime/base/made.h"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "runtime/base/mapped_bytes.h"
 #include "runtime/device/barrier.h"

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cmath>
 #include <cstdlib>
+#include <exception>
 #include <utility>
 
 #include "runtime/base/cache_folder.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/device/instance.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <exception>

@@ -3,6 +3,7 @@
 // nothing overlaps.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <exception>
 
 #include "../arguments.h"
 #include "frames.h"

@@ -4,6 +4,7 @@
 // relation does not hold.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <exception>
 
 #include "../arguments.h"
 #include "example.h"

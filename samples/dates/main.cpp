@@ -4,11 +4,14 @@
 #include <vkformer/vkformer.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "../arguments.h"
 #include "attention_picture.h"

@@ -5,9 +5,12 @@
 // --learn a layer that begins at random is trained in the same command buffer, a few steps a frame,
 // to steer as those rules do, while the flock flies by what it has learned so far.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
+#include <stdexcept>
 
 #include "../arguments.h"
 #include "picture.h"

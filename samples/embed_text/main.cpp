@@ -9,9 +9,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <exception>
+#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <vector>
 
 #include "../arguments.h"
 

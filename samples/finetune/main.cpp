@@ -9,10 +9,14 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <exception>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
 
 #include "../arguments.h"
 #include "texts.h"

@@ -2,8 +2,11 @@
 #include "texts.h"
 
 #include <charconv>
+#include <cstdint>
 #include <sstream>
 #include <string>
+#include <system_error>
+#include <utility>
 
 #ifdef SAMPLE_WITH_TEXT
 #include <vkformer/text.h>

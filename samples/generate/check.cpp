@@ -2,8 +2,10 @@
 #include "check.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "text_model.h"
 

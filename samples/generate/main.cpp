@@ -11,6 +11,8 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <exception>
+#include <utility>
 
 #ifdef _WIN32
 #include <io.h>

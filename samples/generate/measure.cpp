@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <limits>
+#include <span>
 #include <vector>
 
 namespace {

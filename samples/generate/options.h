@@ -4,6 +4,7 @@
 
 #include <vkformer/vkformer.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>

@@ -2,9 +2,12 @@
 #include "text_model.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <exception>
 #include <optional>
 #include <sstream>
+#include <utility>
 
 #ifdef SAMPLE_WITH_TEXT
 #include <vkformer/text.h>

@@ -2,6 +2,7 @@
 // Between people's text and the model's token ids.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>

@@ -4,6 +4,7 @@
 #include <vkformer/vkformer.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -11,6 +12,7 @@
 #include <fstream>
 #include <map>
 #include <random>
+#include <utility>
 
 #include "../arguments.h"
 #include "../dates_config.h"

@@ -2,6 +2,8 @@
 #include "trainer.h"
 
 #include <cmath>
+#include <cstdint>
+#include <memory>
 #include <random>
 #include <stdexcept>
 

@@ -4,7 +4,9 @@
 
 #include <vkformer/vkformer.h>
 
+#include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>

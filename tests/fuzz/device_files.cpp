@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a device keeps in its cache folder, and what goes into its states: pipeline caches, measured
 // choices, saved states and a decoder's caches, adapters.
+#include <algorithm>
 #include <cstring>
 #include <memory>
 

@@ -4,12 +4,16 @@
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <random>
+#include <system_error>
 #include <thread>
+#include <utility>
 
 #include "sample_run.h"
 

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <functional>
 #include <random>
+#include <system_error>
 #include <vector>
 
 #include "models/files/safetensors.h"

@@ -2,6 +2,7 @@
 // The lists in cmake/Headers.cmake: public headers, and advanced ones for op authors.
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <iterator>
 #include <regex>

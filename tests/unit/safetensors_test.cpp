@@ -3,12 +3,15 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <fstream>
 #include <limits>
 #include <random>
 #include <string>
+#include <system_error>
+#include <utility>
 
 #include "runtime/base/error.h"
 #include "tests/unit/text.h"

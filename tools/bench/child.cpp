@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <random>
 #include <stdexcept>
+#include <system_error>
 
 namespace fs = std::filesystem;
 

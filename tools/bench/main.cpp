@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <exception>
 #include <regex>
+#include <stdexcept>
+#include <utility>
 
 #include "benches.h"
 #include "ceilings.h"

@@ -7,11 +7,13 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <initializer_list>
 #include <limits>
 #include <numeric>
 #include <random>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
 
 #include "layer_case.h"
 

@@ -5,6 +5,7 @@
 
 #include <numeric>
 #include <span>
+#include <utility>
 
 #include "layer_case.h"
 

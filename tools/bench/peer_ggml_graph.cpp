@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <stdexcept>
+#include <utility>
 
 GgmlGraph::GgmlGraph(ggml_backend_t backend, std::string name, const OpData& data)
     : kept_(data), backend_(backend), name_(std::move(name)) {

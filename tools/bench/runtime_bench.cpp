@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the runtime itself costs on the host.
+#include <cstdio>
 #include <stdexcept>
 
 #include "benches.h"

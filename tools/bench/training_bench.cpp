@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 #include <random>
+#include <stdexcept>
 
 #include "benches.h"
 #include "split_times.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "report.h"
 

@@ -2,7 +2,9 @@
 #include "workload.h"
 
 #include <chrono>
+#include <cstdint>
 #include <random>
+#include <utility>
 #include <vector>
 
 namespace {

@@ -4,6 +4,7 @@
 #include <vkformer/vkformer.h>
 
 #include <cstdio>
+#include <string>
 
 namespace {
 
