@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Reading headers is a third of what compiling a file costs: those that most files include are read
-# once. Each file includes what it uses all the same; tests/includes_test.py finds one that does not.
+# once. Each file includes what it uses all the same: tests/includes_test.py finds one that does
+# not.
 include_guard()
 
 set(precompiled_headers <algorithm> <array> <cmath> <cstdint> <cstring> <filesystem> <functional> <map> <memory>

@@ -107,12 +107,21 @@ def headers_of(name):
 
 
 @functools.cache
+def public_headers():
+    """What <vkformer/vkformer.h> includes."""
+    listed = re.search(r"set\(public_headers\s+([^)]*)\)", (SOURCE / "cmake/Headers.cmake").read_text())[1]
+    return {SOURCE / name for name in listed.split()}
+
+
+@functools.cache
 def read(path):
     """A file without texts and comments, its standard headers, and its headers of ours."""
     text = path.read_text()
     standard = set(re.findall(r"^#include <([^>]+)>", text, re.M))
     ours = {(folder / name).resolve() for name in re.findall(r'^#include "([^"]+)"', text, re.M)
             for folder in (path.parent, SOURCE) if (folder / name).is_file()}
+    if "vkformer/vkformer.h" in standard:
+        ours |= public_headers()
     text = re.sub(r'"(?:[^"\\\n]|\\.)*"', '""', text)
     return re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.S), standard, ours
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "ops/matmul_split.h"
 #include "runtime/compile/plan.h"
@@ -20,7 +21,6 @@ namespace {
 
 struct SplitProduct {
     std::int64_t n, k;
-    std::uint32_t parts;  ///< of a sum, where a run of more than 4 rows divides it
     WeightType weights = WeightType::f32;
     bool bias = false;
     Activation activation = Activation::none;
@@ -92,18 +92,20 @@ TEST_SUITE("split sums") {
     TEST_CASE("split sums: few rows of long sums are divided, and give the product") {
         const Believed gpu(as_gpu);
         // as many parts as there may be, in sums as short as have them: each product runs 116 times
-        const SplitProduct products[] = {{36, 512, 2},
-                                         {70, 1000, 2, WeightType::f32, true},
-                                         {130, 1024, 4, WeightType::f32, true, Activation::gelu},
-                                         {64, 1024, 4, WeightType::f16, true, Activation::silu, 2},
-                                         {65, 1024, 4, WeightType::bf16, false, Activation::none, 1},
-                                         {68, 2048, 8, WeightType::f32, true, Activation::relu, 1},
-                                         {66, 1024, 4, WeightType::int8, true, Activation::silu, 2},
-                                         {37, 2048, 8, WeightType::int8},
-                                         {66, 1024, 4, WeightType::int4, true, Activation::gelu, 1},
-                                         {37, 2048, 8, WeightType::int4},
-                                         {36, 544, 2, WeightType::f32, false, Activation::none, 0, false, 0.25f}};
-        for (const SplitProduct& p : products) {
+        const std::pair<SplitProduct, std::uint32_t> products[] = {
+            {{36, 512}, 2},
+            {{70, 1000, WeightType::f32, true}, 2},
+            {{130, 1024, WeightType::f32, true, Activation::gelu}, 4},
+            {{64, 1024, WeightType::f16, true, Activation::silu, 2}, 4},
+            {{65, 1024, WeightType::bf16, false, Activation::none, 1}, 4},
+            {{68, 2048, WeightType::f32, true, Activation::relu, 1}, 8},
+            {{66, 1024, WeightType::int8, true, Activation::silu, 2}, 4},
+            {{37, 2048, WeightType::int8}, 8},
+            {{66, 1024, WeightType::int4, true, Activation::gelu, 1}, 4},
+            {{37, 2048, WeightType::int4}, 8},
+            {{36, 544, WeightType::f32, false, Activation::none, 0, false, 0.25f}, 2}};
+        for (const auto& [product, parts] : products) {
+            const SplitProduct& p = product;
             CAPTURE(p.n);
             CAPTURE(p.k);
             Graph g;
@@ -114,7 +116,9 @@ TEST_SUITE("split sums") {
             const Tensor w = reference::packed(kept, p.weights);
             for (const std::int64_t rows : {1, 4, 5, 33, 64, 300, 512, 513}) {
                 CAPTURE(rows);
-                CHECK(parts_of_sums(g, rows, p.n) == (rows > 4 && rows <= 512 ? p.parts : 1));
+                const std::uint32_t most = rows > 4 && rows <= 512 ? parts : 1, found = parts_of_sums(g, rows, p.n);
+                CHECK(found <= most);  // many rows may have groups enough in fewer parts
+                CHECK(found >= (rows <= 64 ? most : std::min(most, 2u)));
                 const Tensor x = random_tensor({rows, p.k}, 1), other = random_tensor({rows, p.n}, 4);
                 program.set("m", rows);
                 upload(program, "x", x);

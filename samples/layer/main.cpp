@@ -2,7 +2,6 @@
 #include <vkformer/vkformer.h>
 
 #include <cstdio>
-#include <vector>
 
 int main(int argc, char** argv) try {
     vkf::Graph g;                               // no GPU is touched; errors name op and sizes
