@@ -139,7 +139,8 @@ VKF_API vkf_result vkf_graph_state(vkf_graph* graph, const char* name, vkf_dtype
 VKF_API vkf_result vkf_graph_constant(vkf_graph* graph, const char* name, vkf_dtype dtype, uint32_t rank,
                                       const int64_t* shape, const void* data, vkf_value* value);
 VKF_API vkf_result vkf_graph_output(const char* name, vkf_value value);
-/// Names of weights that are added between the two calls are prefixed "NAME.".
+/// Names of weights and states that are added between the two calls are prefixed "NAME."; inputs,
+/// outputs, constants and symbols keep theirs.
 VKF_API vkf_result vkf_graph_push_scope(vkf_graph* graph, const char* name);
 VKF_API vkf_result vkf_graph_pop_scope(vkf_graph* graph);
 

@@ -207,6 +207,9 @@ AttentionResult scaled_dot_product_attention(Value query, Value key, Value value
     copy_heads(key, value, query, o);
     const Mask& mask = o.mask;
     Graph& g = query.graph();
+    if (o.dropout != 0.0f) {
+        require_symbols(kName, g, o.dropout_seed);
+    }
 
     AttentionParams p{.softcap = o.softcap,
                       .fill = mask.fill,

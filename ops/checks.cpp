@@ -9,6 +9,12 @@ void require_dtype(const char* op, const Value& x, DType dtype) {
                 (dtype == DType::f32 && size_of(x.dtype()) == 2 ? ": use to(x, DType::f32)" : ""));
 }
 
+void require_symbols(const char* op, const Graph& graph, const Dim& number) {
+    require(number.symbols() <= graph.symbols().size(), op,
+            "a number is made of symbol " + std::to_string(number.symbols() - 1) + ", and the graph has " +
+                std::to_string(graph.symbols().size()) + ": it is of another graph");
+}
+
 void check_probability(const char* op, const char* parameter, float p) {
     require(p >= 0.0f && p <= 1.0f, op, std::string(parameter) + " = " + std::to_string(p) + " is not in 0..1");
 }

@@ -26,6 +26,9 @@ inline void require_finite(const char* op, const char* parameter, double value) 
 
 void require_dtype(const char* op, const Value& x, DType dtype);
 
+/// Checks that what a run is told, `number`, is made of symbols that the graph has.
+void require_symbols(const char* op, const Graph& graph, const Dim& number);
+
 /// Checks that `p` is from 0 to 1.
 void check_probability(const char* op, const char* parameter, float p);
 /// Checks the number that a norm adds to a variance.

@@ -390,6 +390,7 @@ Value dropout(Value x, float p, Dim seed) {
         return x;
     }
     require_dtype(kDropout.name, x, DType::f32);
+    require_symbols(kDropout.name, x.graph(), seed);
     const ElementwiseParams draw{
         .combine = kCombineDropout, .alpha = dropout_scale(p), .threshold = dropout_threshold(p)};
     return add_op(kDropout, {x}, DropoutParams{draw, std::move(seed)}, x.shape());

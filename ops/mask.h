@@ -34,8 +34,8 @@ struct Mask {
     /// The keys that a causal query sees: itself and the window-1 before it; 0: all before it.
     std::int64_t window = 0;
     /// The number that masked scores become. -inf: they never contribute, whatever the key and
-    /// value hold, and a row with no key left gives weights 0. A finite fill: a row with no key
-    /// left gives uniform weights.
+    /// value hold, and a row with no key left gives weights 0. A finite negative number: a row with
+    /// no key left gives uniform weights. Others are refused.
     float fill = -std::numeric_limits<float>::infinity();
 };
 

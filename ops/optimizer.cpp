@@ -157,6 +157,7 @@ void check_gradient(const char* op, const Value& parameter, const Value& gradien
 
 /// Checks the number of a step, in each run where it depends on symbols whether it is one.
 void check_step(const char* op, Graph& g, const Dim& step) {
+    require_symbols(op, g, step);
     std::vector<std::int64_t> maxima;
     for (const SymbolInfo& symbol : g.symbols()) {
         maxima.push_back(symbol.max);
@@ -201,7 +202,9 @@ void update_all(const char* op, const std::vector<Value>& parameters, const std:
     const bool counts = p.is_adam() || p.kind == kOptimizerAccumulate || p.sgd.dampening != 0.0 ||
                         options.schedule.warmup > 0 || options.schedule.kind != Schedule::Kind::constant;
     require(!counts || !(options.step == Dim(0)), op,
-            "UpdateOptions::step is not given, on which the optimizer or the schedule depends");
+            p.kind == kOptimizerAccumulate
+                ? "the index is the number 0: it is a symbol, of which 0 begins the sums anew"
+                : "UpdateOptions::step is not given, on which the optimizer or the schedule depends");
     if (parameters.empty()) {
         return;
     }

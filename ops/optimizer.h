@@ -53,8 +53,8 @@ struct AdamW {
 /// What one step of an optimizer depends on.
 struct UpdateOptions {
     /// The number of the step, from 0: a symbol that is set before each run. Bias corrections and
-    /// the schedule follow from it, so that only plain SGD can do without. A run in which it is
-    /// negative is an Error.
+    /// the schedule follow from it, so that only SGD without dampening or schedule can do without.
+    /// A run in which it is negative is an Error.
     Dim step = 0;
     Schedule schedule = {};
     Value learning_rate = {};  ///< (1) f32, a further factor of the learning rate; empty: 1

@@ -130,9 +130,10 @@ void support::check_packed(const char* op, const Value& words, WeightType type, 
             "rows are packed as f16, bf16 or int8 on the device, not as " + std::string(name_of(type)));
     require_dtype(op, words, DType::i32);
     require(columns.is_constant() && columns.constant() > 0, op, "rows must be of a fixed size");
+    require(words.rank() >= 1 && words.rank() <= 4, op, words.str() + " must have 1 to 4 dimensions");
     const auto width =
         static_cast<std::int64_t>(packed_row_words(type, static_cast<std::uint64_t>(columns.constant())));
-    require(words.rank() >= 1 && words.rank() <= 4 && words.size(-1) == Dim(width), op,
+    require(words.size(-1) == Dim(width), op,
             words.str() + " must have rows of " + std::to_string(width) + " words for " +
                 std::to_string(columns.constant()) + " numbers as " + std::string(name_of(type)));
 }
@@ -140,6 +141,7 @@ void support::check_packed(const char* op, const Value& words, WeightType type, 
 Value pack_into(Value window, Value x, WeightType type) {
     require_dtype(kPackName, x, DType::f32);
     require(x.rank() >= 1, kPackName, x.str() + " has no rows");
+    require(&x.graph() == &window.graph(), kPackName, x.str() + " belongs to another graph than " + window.str());
     check_packed(kPackName, window, type, x.size(-1));
     Shape rows = window.shape();
     rows.back() = x.size(-1);

@@ -16,6 +16,7 @@ layout(set = 0, binding = kEmbeddingGradientBindingDy) readonly buffer Dy { floa
 layout(set = 0, binding = kEmbeddingGradientBindingTable) writeonly buffer Table { float table[]; };
 
 #include "common/dispatch.glsl"
+#include "common/run_sum.glsl"
 
 void link(uint place) {
     uint id = ids[p.ids_offset + place];
@@ -52,11 +53,11 @@ void main() {
     if ((at & kEmbeddingGradientFirst) == 0u || id >= p.table_rows) {
         return;
     }
-    float sum = dy[p.dy_offset + index];
+    RunSum sum = RunSum(0.0, dy[p.dy_offset + index]);
     at &= ~kEmbeddingGradientFirst;
-    while (at < p.places) {
-        sum += dy[p.dy_offset + at * p.width + column];
+    for (uint turn = 1u; at < p.places; ++turn) {
+        add(sum, turn, dy[p.dy_offset + at * p.width + column]);
         at = links[p.links_offset + at] & ~kEmbeddingGradientFirst;
     }
-    table[p.table_offset + id * p.width + column] = p.scale * sum;
+    table[p.table_offset + id * p.width + column] = p.scale * (sum.runs + sum.run);
 }

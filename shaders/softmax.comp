@@ -38,6 +38,7 @@ FOURS_IN_OUT(kSoftmaxBindingOut, OutFours, result_fours)
 #include "common/dispatch.glsl"
 #include "common/log_sum_exp.glsl"
 #include "common/row.glsl"
+#include "common/run_sum.glsl"
 #include "common/held.glsl"
 
 struct Row {
@@ -103,15 +104,15 @@ void write_weights(Row row, uint keys) {
     }
     largest = row_max(largest);
 
-    float sum = 0.0;
-    for (uint key = row_lane(); key < keys; key += kLanes) {
+    RunSum part = RunSum(0.0, 0.0);
+    for (uint key = row_lane(), turn = 0u; key < keys; key += kLanes, ++turn) {
         float score = result[row.result + key];
         bool masked = is_masked(score);
         float e = safe_exp(score - largest);
-        sum += masked ? 0.0 : e;
+        add(part, turn, masked ? 0.0 : e);
         result[row.result + key] = masked ? uintBitsToFloat(kSignBit) : e;
     }
-    sum = row_sum(sum);
+    float sum = row_sum(part.runs + part.run);
     if (kTerm == kSoftmaxTermSinks) {
         sum += safe_exp(sink - largest);
     }
@@ -243,23 +244,23 @@ void write_log_sum_exp(Row row, uint keys, uint index) {
         largest = max_or_nan(largest, masked_score(row, key));
     }
     largest = row_max(largest);
-    float sum = 0.0;
-    for (uint key = row_lane(); key < keys; key += kLanes) {
+    RunSum part = RunSum(0.0, 0.0);
+    for (uint key = row_lane(), turn = 0u; key < keys; key += kLanes, ++turn) {
         float score = masked_score(row, key);
-        sum += is_masked(score) ? 0.0 : safe_exp(score - largest);
+        add(part, turn, is_masked(score) ? 0.0 : safe_exp(score - largest));
     }
-    sum = row_sum(sum);
+    float sum = row_sum(part.runs + part.run);
     if (kTerm == kSoftmaxTermSinks) {
         sum += safe_exp(sink - largest);
     }
     vec2 parts = is_finite(largest) ? log_sum_exp_parts(largest, log(sum)) : vec2(largest, 0.0);
     // the mean of what is left below the largest, which loses nothing to a common offset
     if (kOutput == kSoftmaxOutputSmoothed) {
-        float below = 0.0;
-        for (uint key = row_lane(); key < keys; key += kLanes) {
-            below += largest - masked_score(row, key);
+        RunSum below = RunSum(0.0, 0.0);
+        for (uint key = row_lane(), turn = 0u; key < keys; key += kLanes, ++turn) {
+            add(below, turn, largest - masked_score(row, key));
         }
-        float above_mean = log(sum) + row_sum(below) / float(keys);
+        float above_mean = log(sum) + row_sum(below.runs + below.run) / float(keys);
         parts.y = (1.0 - p.smoothing) * parts.y + p.smoothing * above_mean;
     }
     if (row_lane() == 0u && index < p.rows) {

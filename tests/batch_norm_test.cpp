@@ -2,7 +2,12 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
 
+#include "tests/believed.h"
 #include "tests/op_check.h"
 #include "tests/reference.h"
 
@@ -33,10 +38,41 @@ TEST_CASE("batch_norm: by the batch's own statistics, which move the running one
         const BatchNormResult y = batch_norm_train(check.input("x", x), check.input("w", w), check.input("b", b),
                                                    check.input("mean", mean), check.input("var", var));
         const reference::BatchNorm want = reference::batch_norm_train(x, w, b, mean, var, kMomentum, kEps);
-        CHECK(check.difference(y.y, want.y, {1e-4, 1e-4}) == "");
+        CHECK(check.difference(y.y, want.y) == "");
         CHECK(check.difference(y.running_mean, want.running_mean) == "");
         CHECK(check.difference(y.running_var, want.running_var) == "");
     }
+}
+
+TEST_CASE("batch_norm: columns far from 0, and such whose rows are equal") {
+    const auto checked = [](const Tensor& x, const Tolerance& tolerance) {
+        const std::int64_t channels = x.shape[1];
+        const Tensor one({channels}, 1.0), none({channels}, 0.0);
+        OpCheck check;
+        const BatchNormResult y = batch_norm_train(check.input("x", x), check.input("w", one), check.input("b", none),
+                                                   check.input("mean", none), check.input("var", one));
+        const reference::BatchNorm want = reference::batch_norm_train(x, one, none, none, one, kMomentum, kEps);
+        return check.difference(y.y, want.y, tolerance) + check.difference(y.running_mean, want.running_mean);
+    };
+    const std::vector<double> at{0, 10, 1000};
+    Tensor far = random_tensor({4099, 3}, 1);
+    for (std::size_t i = 0; i < far.data.size(); ++i) {
+        // what fp32 holds
+        far.data[i] = static_cast<double>(static_cast<float>(far.data[i] + at[i % 3]));
+    }
+    const std::vector<double> equal{1, 255, -1000};
+    Tensor same({5000, 3});
+    for (std::size_t i = 0; i < same.data.size(); ++i) {
+        same.data[i] = equal[i % 3];
+    }
+    const auto each = [&](std::string (*run)(const Tensor&, const Tolerance&)) {
+        CHECK(run(far, {}) == "");
+        // what is left of 1000 is 2e-9 of it, over the square root of eps
+        CHECK(run(same, {1e-3, 1e-4, {}}) == "");
+    };
+    each(checked);
+    const Believed gpu(as_gpu);
+    each(checked);
 }
 
 TEST_CASE("batch_norm: by the running statistics, at any number of rows") {

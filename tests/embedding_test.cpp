@@ -4,6 +4,7 @@
 #include <cmath>
 #include <span>
 
+#include "ops/gradients.h"
 #include "tests/device.h"
 #include "tests/op_check.h"
 #include "tests/reference.h"
@@ -47,6 +48,20 @@ TEST_CASE("embedding: ids and table that are views") {
     CHECK(check.difference(embedding(transpose(slice(i, 1, 1, 4), 0, 1), transpose(slice(t, 1, 2, 5), 0, 1)),
                            reference::embedding(transpose(slice(ids, 1, 1, 4), 0, 1),
                                                 transpose(slice(table, 1, 2, 5), 0, 1))) == "");
+}
+
+TEST_CASE("embedding: a row that is named very often gets the sum of its gradients") {
+    const std::int64_t places = 60000;
+    const double each = static_cast<double>(0.1f);
+    OpCheck check;
+    const Value table = check.input("table", random_tensor({2, 4}, 1));
+    const Value ids = check.indices("ids", Tensor({places}, 1.0));
+    const Value dy = check.input("dy", Tensor({places, 4}, each));
+    Tensor want({2, 4}, 0.0);
+    for (std::int64_t column = 0; column < 4; ++column) {
+        want.at({1, column}) = each * static_cast<double>(places);
+    }
+    CHECK(check.difference(gradients(embedding(ids, table), {table}, dy).front(), want) == "");
 }
 
 TEST_CASE("embedding: no ids, and more than 65,535 groups") {

@@ -610,6 +610,23 @@ TEST_CASE("gradients: what belongs to another graph is told so, whatever its num
     CHECK(updates({w}, {gradient}) == "");
 }
 
+TEST_CASE("gradients: numbers of a run that are made of another graph's symbols are told so") {
+    Graph g, h;
+    const Dim far = h.symbol("far", 9);
+    const Value x = g.input("x", {4}), w = g.state("w", {4});
+    const auto told = [](const std::string& error, const char* op) {
+        return contains(error, op) &&
+               contains(error, "is made of symbol 0, and the graph has 0: it is of another graph");
+    };
+    CHECK(told(error_of([&] { dropout(x, 0.5f, far); }), "dropout: "));
+    CHECK(told(error_of([&] { update({w}, {x}, Sgd{.momentum = 0.9}, {.step = far}); }), "update: "));
+    CHECK(told(error_of([&] { accumulate({w}, {x}, far); }), "accumulate: "));
+    const Value q = g.input("q", {1, 2, 3, 4});
+    CHECK(told(error_of([&] { scaled_dot_product_attention(q, q, q, {.dropout = 0.5f, .dropout_seed = far}); }),
+               "scaled_dot_product_attention: "));
+    CHECK(contains(error_of([&] { accumulate({w}, {x}, Dim(0)); }), "accumulate: the index is the number 0"));
+}
+
 TEST_CASE("gradients: errors name what is wrong") {
     Graph g;
     const Value x = g.input("x", {3, 4}), ids = g.input("ids", {3}, DType::i32);

@@ -244,6 +244,11 @@ TEST_CASE("kv cache: words of a row that lie apart are read, and not written") {
     CHECK(contains(refused(slice(transpose(g.state("b", {4, 9}, DType::i32), 0, 1), 0, 2, 3)), "lie apart"));
     CHECK(contains(refused(broadcast_to(g.state("c", {4}, DType::i32), {3, 4})), "holds an element more than once"));
     CHECK(refused(slice(g.state("d", {5, 4}, DType::i32), 0, 1, 3)) == "");
+    CHECK(contains(refused(g.state("e", {1, 1, 1, 3, 4}, DType::i32)), "e (1, 1, 1, 3, 4) I32 must have 1 to 4"));
+    Graph other;
+    const Value far = other.state("far", {3, 4}, DType::i32);
+    CHECK(contains(refused(far), "x (3, 8) F32 belongs to another graph than far (3, 4) I32"));
+    CHECK(contains(error_of([&] { copy_into(far, g.input("words", {3, 4}, DType::i32)); }), "another graph"));
 }
 
 TEST_CASE("kv cache: attention over a packed cache is attention over what the cache holds") {

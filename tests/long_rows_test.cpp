@@ -61,6 +61,26 @@ TEST_CASE("long rows: softmax and log-sum-exp") {
     }
 }
 
+TEST_CASE("long rows: many small numbers beside a large one add up") {
+    // as long as the rows that an invocation of a processor takes alone, where sums drift most
+    for (const auto& [width, logit] :
+         {std::pair<std::int64_t, double>{4096, -10.0945}, {15999, -10.0945}, {15996, -11}}) {
+        const std::int64_t keys = width;
+        CAPTURE(keys);
+        Tensor x({1, keys}, static_cast<double>(static_cast<float>(logit)));
+        x.at({0, 0}) = 0;
+        const Tensor label({1}, 0.0);
+        OpCheck check;
+        const Value in = check.input("x", x), classes = check.indices("label", label);
+        CHECK(check.difference(softmax(in), reference::softmax(x)) == "");
+        CHECK(check.difference(log_sum_exp(in), reference::log_sum_exp(x)) == "");
+        CHECK(check.difference(cross_entropy(in, classes), reference::cross_entropy(x, label)) == "");
+        const CrossEntropyOptions smoothed{.label_smoothing = 0.1f};
+        CHECK(check.difference(cross_entropy(in, classes, smoothed), reference::cross_entropy(x, label, smoothed)) ==
+              "");
+    }
+}
+
 TEST_CASE("long rows: norms") {
     for (const std::int64_t width : {kLong, kFours}) {
         CAPTURE(width);

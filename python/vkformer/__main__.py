@@ -18,7 +18,7 @@ def devices(_: argparse.Namespace) -> None:
     print(f"vkformer {vkf.__version__}")
     for i, device in enumerate(vkf.Device.list()):
         print(f"{i}  {device.name}: {device.type}, {device.driver}, {device.device_memory >> 20} MiB")
-    print(f"score mods are compiled by: {vkf.glsl_compiler() or 'nothing (libshaderc is not here)'}")
+    print(f"score mods are compiled by: {vkf.glsl_compiler() or 'nothing (libshaderc is not here, or cannot be opened)'}")
 
 
 def generate(options: argparse.Namespace) -> None:
@@ -63,7 +63,7 @@ def _matching(wanted: str, names: list[str]) -> list[int]:
 def doctor(options: argparse.Namespace) -> int:
     print(f"vkformer {vkf.__version__}, Python {sys.version.split()[0]}, {sys.platform}")
     print(f"tokenizers: {'yes' if vkf._vkformer.has_text else 'no, the package was built without'}")
-    print(f"GLSL at run time: {vkf.glsl_compiler() or 'no (libshaderc is not here); score mods need it'}")
+    print(f"GLSL at run time: {vkf.glsl_compiler() or 'no (libshaderc is not here, or cannot be opened); score mods need it'}")
     found = vkf.Device.list()  # an error says what to install
     chosen = _matching(options.device.lower(), [listed.name.lower() for listed in found])
     if not chosen:

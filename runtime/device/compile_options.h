@@ -34,7 +34,7 @@ struct CompileOptions {
     /// Timestamps around every dispatch.
     bool profile = false;
     /// The ranks with which the program's collectives are done; each runs its program as often. A
-    /// program with collectives does not start without, and cannot be recorded by a host.
+    /// program with collectives is not compiled without, and cannot be recorded by a host.
     std::shared_ptr<Communicator> communicator = {};
     /// True: record() refuses wrong use that its arguments show: ranges beyond their buffer, usage
     /// flags that lack STORAGE_BUFFER, another device's buffers, names that are unknown or come

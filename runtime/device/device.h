@@ -135,7 +135,8 @@ public:
     /// and will not be executed, as when its command buffer was dropped: it waits again, and
     /// record() refuses programs that need it. Frames that were submitted and have not come to
     /// their end must be waited for and told first, or they are copied once more. Fails where
-    /// BorrowedDevice::keep_uploads was not set: nothing is kept then.
+    /// BorrowedDevice::keep_uploads was not set: nothing is kept then. Where the library submits
+    /// uploads itself there is nothing to tell, and it does nothing.
     Status uploads_dropped() const noexcept;
 
     /// Makes a buffer with an allocation of its own, which SharedBuffer::export_fd() gives to other

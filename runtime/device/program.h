@@ -127,12 +127,12 @@ public:
 
     /// begin() and record_segment() record in segments, for example one a frame. begin() binds the
     /// arguments to a slot. Each record_segment() goes on where the last one stopped, until
-    /// `budget` (operations plus bytes, see cost()) is used up; it records at least one work group.
-    /// Submit the command buffers in order to one queue. The result equals that of record(), bit
-    /// for bit. The bound ranges are in use until the segment with `last` has finished. Until it is
-    /// recorded, do not record another slot of this program, nor record or run another program with
-    /// its State or scratch; run() and submit() of this one throw. A begin(), record() or
-    /// finished() of the slot gives up what is left.
+    /// `budget` (operations plus bytes, see cost()), which is above 0, is used up; it records at
+    /// least one work group. Submit the command buffers in order to one queue. The result equals
+    /// that of record(), bit for bit. The bound ranges are in use until the segment with `last` has
+    /// finished. Until it is recorded, do not record another slot of this program, nor record or
+    /// run another program with its State or scratch; run() and submit() of this one throw. A
+    /// begin(), record() or finished() of the slot gives up what is left.
     Status begin(const Recording& recording) noexcept;
     Status record_segment(VkCommandBuffer commands, double budget, Segment& segment, std::uint32_t slot = 0) noexcept;
     /// The cost of the whole program at these sizes.

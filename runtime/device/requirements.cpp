@@ -54,7 +54,7 @@ constexpr OptionalPart kFeatures[] = {
     {"VkPhysicalDeviceFeatures::shaderInt64", &Capabilities::int64, false,
      "kernels that load 8 bytes at a time, which processors are faster with"},
     {"VkPhysicalDevice16BitStorageFeatures::storageBuffer16BitAccess", &Capabilities::storage_16bit, false,
-     "kernels that read and write 16-bit numbers without unpacking words"},
+     "ops of your own whose kernels declare 16-bit storage; the library's own unpack words"},
     {"VkPhysicalDeviceCooperativeMatrixFeaturesKHR::cooperativeMatrix", &Capabilities::cooperative_matrix, false,
      kMatricesBuy},
     {"VkPhysicalDeviceSubgroupSizeControlFeatures::subgroupSizeControl", &Capabilities::cooperative_matrix, false,

@@ -388,6 +388,9 @@ std::vector<Value> Graph::add_node(const OpType& op, std::vector<Value> inputs, 
 Value Graph::add_output(NodeInfo& node, const OutputSpec& spec) {
     Value out;
     if (spec.into) {
+        if (&spec.into.graph() != this) {
+            throw Error(spec.into.str() + ", which is written in place, belongs to another graph", node.op->name);
+        }
         const ValueInfo& window = values_[spec.into.id()];
         if (storages_[window.storage].kind != StorageKind::state) {
             throw Error("only a state can be written in place, not " + spec.into.str(), node.op->name);

@@ -86,8 +86,9 @@ public:
 
     // The functions that follow are for whoever describes graphs.
 
-    /// Names added inside are prefixed "NAME.", and node labels too. Use through Scope.
-    /// pop_scope() throws Error where none is open.
+    /// Names of weights and states added inside are prefixed "NAME.", and node labels too; inputs,
+    /// outputs, constants and symbols keep theirs. Use through Scope. pop_scope() throws Error
+    /// where none is open.
     void push_scope(const std::string& name);
     void pop_scope();
     /// `name` with the open scopes before it.
@@ -170,7 +171,8 @@ private:
     std::vector<NodeId> open_blocks_;  // the first node of each
 };
 
-/// Prefixes the names of weights and the labels of nodes while it lives: Scope s(g, "layers.0").
+/// Prefixes the names of weights and states and the labels of nodes while it lives:
+/// Scope s(g, "layers.0").
 class VKF_API Scope {
 public:
     Scope(Graph& graph, const std::string& name) : graph_(graph) { graph_.push_scope(name); }

@@ -19,8 +19,8 @@ VKF_API Value slice(Value x, int dim, Dim start, Dim length);
 VKF_API Value broadcast_to(Value x, const Shape& shape);
 /// (..., L, H*d) -> (..., H, L, d): head h is columns h*d .. h*d+d-1.
 VKF_API Value split_heads(Value x, std::int64_t heads);
-/// (..., H, L, d) -> (..., L, H*d), the inverse of split_heads; free when the heads are stored
-/// beside each other.
+/// (..., H, L, d) -> (..., L, H*d), the inverse of split_heads; free where the heads are stored
+/// beside each other; throws as reshape() where they are not.
 VKF_API Value merge_heads(Value x);
 
 /// The shape two operands have together under NumPy's broadcasting. Throws naming `op`, both values
