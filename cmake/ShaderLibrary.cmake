@@ -40,15 +40,23 @@ function(vkformer_check_extension extension vulkan out)
     set(${out} "${${known}}" PARENT_SCOPE)
 endfunction()
 
+# vkformer_check_made(header shader): that the other build has the header, of this shader.
+function(vkformer_check_made header shader)
+    if("${shader}" IS_NEWER_THAN "${header}")  # or there is none
+        message(FATAL_ERROR "VKFORMER_SHADERS_FROM: ${header} is missing or older than ${shader}; build there first")
+    endif()
+endfunction()
+
 function(vkformer_add_shaders target folder)
     set(root "${CMAKE_CURRENT_SOURCE_DIR}/${folder}")
     set(made "${CMAKE_CURRENT_BINARY_DIR}/${folder}")
     if(VKFORMER_SHADERS_FROM)
         file(RELATIVE_PATH made "${PROJECT_BINARY_DIR}" "${made}")
         get_filename_component(made "${made}" ABSOLUTE BASE_DIR "${VKFORMER_SHADERS_FROM}")
+    else()
+        file(MAKE_DIRECTORY "${made}")
     endif()
     set(vkformer_shaders "${made}" PARENT_SCOPE)
-    file(MAKE_DIRECTORY "${made}")
     file(GLOB shaders CONFIGURE_DEPENDS "${root}/*.comp")
     # their variant lines are read here
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${shaders})
@@ -68,7 +76,9 @@ function(vkformer_add_shaders target folder)
         file(STRINGS "${shader}" source REGEX "^//! source$")
         if(source)
             set(header "${made}/${shader_name}.glsl.h")
-            if(NOT VKFORMER_SHADERS_FROM)
+            if(VKFORMER_SHADERS_FROM)
+                vkformer_check_made("${header}" "${shader}")
+            else()
                 add_custom_command(
                     OUTPUT "${header}"
                     COMMAND "${CMAKE_COMMAND}" "-DSHADER=${shader}" "-DINCLUDE=${root}" "-DNAME=${shader_name}" "-DHEADER=${header}"
@@ -108,7 +118,9 @@ function(vkformer_add_shaders target folder)
                 target_compile_definitions(${target} PUBLIC ${define})
             endif()
             set(spirv "${made}/${name}.spv")
-            if(NOT VKFORMER_SHADERS_FROM)
+            if(VKFORMER_SHADERS_FROM)
+                vkformer_check_made("${spirv}.h" "${shader}")
+            else()
                 add_custom_command(
                     OUTPUT "${spirv}" "${spirv}.h"
                     COMMAND "${CMAKE_COMMAND}" "-DGLSLANG=${VKFORMER_GLSLANG}" "-DSHADER=${shader}" "-DINCLUDE=${root}"

@@ -48,11 +48,9 @@ BatchNormResult batch_norm_train(Value x, Value weight, Value bias, Value runnin
     const auto column_means = [&](Value v) { return reshape(matmul(average, v), {x.size(1)}); };
     // A mean is rounded, which is much beside what differs in columns far from 0, or in none: what
     // it leaves has a mean of its own.
-    const Value first = column_means(x);
-    const Value near = x + scale(first, -1.0f);
-    const Value rest = column_means(near);
-    const Value mean = first + rest;
-    const Value centred = near + scale(rest, -1.0f);
+    const Value mean = column_means(x);
+    const Value near = x + scale(mean, -1.0f);
+    const Value centred = near + scale(column_means(near), -1.0f);
     const Value variance = column_means(centred * centred);
     const float unbiased = static_cast<float>(static_cast<double>(rows) / static_cast<double>(rows - 1));
     return {normalise(centred, variance, weight, bias, eps), move_towards(running_mean, mean, momentum),

@@ -26,7 +26,8 @@ inline void require_finite(const char* op, const char* parameter, double value) 
 
 void require_dtype(const char* op, const Value& x, DType dtype);
 
-/// Checks that what a run is told, `number`, is made of symbols that the graph has.
+/// Checks that what a run is told, `number`, is made of symbols that the graph has. A symbol of
+/// another graph whose number this one has too cannot be told from its own.
 void require_symbols(const char* op, const Graph& graph, const Dim& number);
 
 /// Checks that `p` is from 0 to 1.

@@ -52,7 +52,8 @@ TEST_CASE("batch_norm: columns far from 0, and such whose rows are equal") {
         const BatchNormResult y = batch_norm_train(check.input("x", x), check.input("w", one), check.input("b", none),
                                                    check.input("mean", none), check.input("var", one));
         const reference::BatchNorm want = reference::batch_norm_train(x, one, none, none, one, kMomentum, kEps);
-        return check.difference(y.y, want.y, tolerance) + check.difference(y.running_mean, want.running_mean);
+        return check.difference(y.y, want.y, tolerance) + check.difference(y.running_mean, want.running_mean) +
+               check.difference(y.running_var, want.running_var);
     };
     const std::vector<double> at{0, 10, 1000};
     Tensor far = random_tensor({4099, 3}, 1);
@@ -73,6 +74,20 @@ TEST_CASE("batch_norm: columns far from 0, and such whose rows are equal") {
     each(checked);
     const Believed gpu(as_gpu);
     each(checked);
+}
+
+TEST_CASE("batch_norm: an infinity stays in its column, and in the running mean") {
+    Tensor x = random_tensor({6, 3}, 1);
+    x.at({2, 1}) = kInf;
+    const Tensor one({3}, 1.0), none({3}, 0.0);
+    OpCheck check;
+    const BatchNormResult y = batch_norm_train(check.input("x", x), check.input("w", one), check.input("b", none),
+                                               check.input("mean", none), check.input("var", one));
+    const reference::BatchNorm want = reference::batch_norm_train(x, one, none, none, one, kMomentum, kEps);
+    CHECK(std::isinf(want.running_mean.at({1})));
+    CHECK(check.difference(y.y, want.y) == "");
+    CHECK(check.difference(y.running_mean, want.running_mean) == "");
+    CHECK(check.difference(y.running_var, want.running_var) == "");
 }
 
 TEST_CASE("batch_norm: by the running statistics, at any number of rows") {

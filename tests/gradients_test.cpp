@@ -610,7 +610,7 @@ TEST_CASE("gradients: what belongs to another graph is told so, whatever its num
     CHECK(updates({w}, {gradient}) == "");
 }
 
-TEST_CASE("gradients: numbers of a run that are made of another graph's symbols are told so") {
+TEST_CASE("gradients: numbers of a run that are made of symbols which the graph has not are told so") {
     Graph g, h;
     const Dim far = h.symbol("far", 9);
     const Value x = g.input("x", {4}), w = g.state("w", {4});

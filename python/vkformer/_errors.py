@@ -5,7 +5,8 @@
 class Error(RuntimeError):
     """What went wrong in vkformer.
 
-    `where` names the op, tensor or file, where the library refuses and not the package; `result` is the VkResult, 0 where Vulkan was not asked.
+    `where` names the op, tensor or file, where the library refuses and not the package; `result` is
+    the VkResult, 0 where Vulkan was not asked.
     """
 
     where: str = ""
