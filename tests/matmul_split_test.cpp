@@ -95,7 +95,7 @@ TEST_SUITE("split sums") {
         const std::pair<SplitProduct, std::uint32_t> products[] = {
             {{36, 512}, 2},
             {{70, 1000, WeightType::f32, true}, 2},
-            {{130, 1024, WeightType::f32, true, Activation::gelu}, 4},
+            {{130, 2048, WeightType::f32, true, Activation::gelu}, 8},
             {{64, 1024, WeightType::f16, true, Activation::silu, 2}, 4},
             {{65, 1024, WeightType::bf16, false, Activation::none, 1}, 4},
             {{68, 2048, WeightType::f32, true, Activation::relu, 1}, 8},
