@@ -1426,7 +1426,7 @@ VKF_API vkf_result vkf_encoder_decoder_cross_attention(const vkf_encoder_decoder
 VKF_API vkf_result vkf_encoder_decoder_encoder(const vkf_encoder_decoder* model, const vkf_program** program);
 VKF_API vkf_result vkf_encoder_decoder_decoder(const vkf_encoder_decoder* model, const vkf_program** program);
 
-/// C++: SamplerOptions.
+/// C++: SamplerOptions. Zeros, or a null pointer, choose the likeliest.
 typedef struct vkf_sampler_options {
     uint32_t struct_size;
     float temperature;  ///< 0: always the likeliest

@@ -16,7 +16,8 @@ namespace vkf {
 struct KvCache {
     Value key, value;
     Dim start = 0;
-    /// The type that keys and values are kept as: f32, f16, bf16 or int8. For all but f32 the
+    /// The type that keys and values are kept as: f32, f16, bf16 or int8; append() refuses
+    /// int4. For all but f32 the
     /// states are i32, (B, capacity, Hk, packed_row_words(type, d)).
     WeightType type = WeightType::f32;
     /// The ring form, where no query sees further back than a window: the states' rows are written

@@ -82,7 +82,7 @@ VKF_API Value biased_scores(Value scores, const SoftmaxOptions& options);
 /// left.
 VKF_API Value log_sum_exp(Value scores, const SoftmaxOptions& options = {});
 /// Gives weight 1 to the largest score, the first of equals, and 0 to the others. softmax()
-/// approaches this as the differences between scores grow.
+/// approaches this as the differences between scores grow. Sinks are refused.
 VKF_API Value hard_max(Value scores, const SoftmaxOptions& options = {});
 
 /// Applies the mod to every score: (B, H, L, S) -> the same shape. Where scores have fewer
@@ -141,7 +141,7 @@ struct BatchNormResult {
 
 /// torch.nn.BatchNorm1d in training: x (N, C) normalised by the batch's own mean and biased
 /// variance; the running statistics (C) move towards the batch's by `momentum`, the variance as its
-/// unbiased estimate.
+/// unbiased estimate. N is no symbol, and more than 1.
 VKF_API BatchNormResult batch_norm_train(Value x, Value weight, Value bias, Value running_mean, Value running_var,
                                          float momentum = 0.1f, float eps = 1e-5f);
 /// Normalises x (N, C) by the running statistics: batch norm in evaluation.

@@ -35,7 +35,8 @@ public:
     Graph(const Graph&) = delete;
     Graph& operator=(const Graph&) = delete;
 
-    /// A size that can be set before each run, from 0 to `max`.
+    /// A size that can be set before each run, from 0 to `max`, which is at least 1 and at most
+    /// 2^32 - 1. The same name gives the same size, and must come with the same maximum.
     Dim symbol(const std::string& name, std::int64_t max);
 
     /// A tensor that the caller gives before each run: f32, f16, bf16 or i32, like a state. A graph
@@ -102,7 +103,8 @@ public:
     void begin_recompute();
     void end_recompute();
 
-    // The functions that follow read the graph.
+    // The functions that follow read the graph. What nodes and constraints hold is declared in the
+    // advanced header node.h.
 
     const std::vector<SymbolInfo>& symbols() const noexcept { return symbols_; }
     const std::deque<StorageInfo>& storages() const noexcept { return storages_; }

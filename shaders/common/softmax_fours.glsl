@@ -26,26 +26,32 @@ void WRITE_WEIGHTS(Row row, uint fours) {
     float largest = max(max(maxima.x, maxima.y), max(maxima.z, maxima.w));
     largest = row_max(max_or_nan(sink, magnitude > kInfinityBits ? quiet_nan() : largest));
 
+    // As RunSum does.
     vec4 sums = vec4(0.0);
-    for (uint first = row_lane(); first < fours; first += TURN * kLanes) {
-        vec4 TURN_OF(e);
-        EACH(i) {
-            uint four = first + i * kLanes;
-            AT(e, i) = plain() ? VKF_FOUR(scores_fours, row.scores / 4u + four) : VKF_FOUR(result_fours, to + four);
+    for (uint run = row_lane(); run < fours; run += kRunOfSum * TURN * kLanes) {
+        vec4 part = vec4(0.0);
+        uint end = min(fours, run + kRunOfSum * TURN * kLanes);
+        for (uint first = run; first < end; first += TURN * kLanes) {
+            vec4 TURN_OF(e);
+            EACH(i) {
+                uint four = first + i * kLanes;
+                AT(e, i) = plain() ? VKF_FOUR(scores_fours, row.scores / 4u + four) : VKF_FOUR(result_fours, to + four);
+            }
+            EACH(j) {
+                vec4 s = plain() ? AT(e, j) * p.scale : AT(e, j);
+                bvec4 masked = equal(floatBitsToUint(s), uvec4(kInfinityBits | kSignBit));
+                s -= largest;
+                s = vec4(exp_of_number(s.x), exp_of_number(s.y), exp_of_number(s.z), exp_of_number(s.w));
+                // The exponential of a masked score is 0, unless the largest is -inf too and there
+                // is no use for the sum.
+                part += s;
+                AT(e, j) = mix(s, vec4(uintBitsToFloat(kSignBit)), masked);
+            }
+            EACH(k) {
+                VKF_PUT_FOUR(result_fours, to + first + k * kLanes, AT(e, k));
+            }
         }
-        EACH(j) {
-            vec4 s = plain() ? AT(e, j) * p.scale : AT(e, j);
-            bvec4 masked = equal(floatBitsToUint(s), uvec4(kInfinityBits | kSignBit));
-            s -= largest;
-            s = vec4(exp_of_number(s.x), exp_of_number(s.y), exp_of_number(s.z), exp_of_number(s.w));
-            // The exponential of a masked score is 0, unless the largest is -inf too and there is
-            // no use for the sum.
-            sums += s;
-            AT(e, j) = mix(s, vec4(uintBitsToFloat(kSignBit)), masked);
-        }
-        EACH(k) {
-            VKF_PUT_FOUR(result_fours, to + first + k * kLanes, AT(e, k));
-        }
+        sums += part;
     }
     float sum = row_sum((sums.x + sums.y) + (sums.z + sums.w));
     if (kTerm == kSoftmaxTermSinks) {
