@@ -81,6 +81,16 @@ function(vkformer_run_after test driver other)
     endif()
 endfunction()
 
+# vkformer_in_turn(turn test...): the tests that there are of these have one of three turns, 0 to 2.
+# `.ci/run` takes one turn and leaves the others out, `tools/test` runs all.
+function(vkformer_in_turn turn)
+    foreach(test ${ARGN})
+        if(TEST ${test})
+            set_property(TEST ${test} PROPERTY LABELS turn-${turn})
+        endif()
+    endforeach()
+endfunction()
+
 # vkformer_add_device_tests(prefix program args...): <prefix><driver> and <prefix><driver>-minimum
 # for each driver.
 function(vkformer_add_device_tests prefix)
@@ -98,7 +108,7 @@ function(vkformer_add_device_tests prefix)
             if("${prefix}" STREQUAL "")
                 # Once is enough for what plans for devices that are not there, for the doctor's own
                 # cases, and for calls that we make fail, whose lives compile many kernels.
-                set(again "--test-case-exclude=self-test: every case*,tiling: *,faults: every function*,faults: memory that*,soak: *,bounds: *any*,bounds: gradients*,bounds: appending*")
+                set(again "--test-case-exclude=doctor: *,self-test: every case*,self-test: whatever*,self-test: a kernel for which*,self-test: memory*,self-test: a check*,tiling: *,faults: every function*,faults: memory that*,soak: *,bounds: *any*,bounds: gradients*,bounds: appending*")
                 set_property(TEST ${test} PROPERTY FIXTURES_SETUP "sees-${name}${profile}")
             elseif("${prefix}" MATCHES "^(generate|embed_text|dates|attentions|minimal_host|tune|doctor|embed|learn|async|c_[a-z_]*)-$")
                 set_property(TEST ${test} PROPERTY FIXTURES_REQUIRED "sees-${name}${profile}")

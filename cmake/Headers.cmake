@@ -72,7 +72,8 @@ set(public_headers
     runtime/graph/value.h
     runtime/graph/views.h
     train/fine_tuner.h
-    train/trainer.h)
+    train/trainer.h
+    train/trainer_options.h)
 
 # For op authors: <vkformer/advanced/NAME.h> each, and in no other header.
 set(advanced_headers
