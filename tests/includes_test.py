@@ -17,8 +17,8 @@ LIBRARY = ("runtime", "ops", "layers", "models", "doctor", "train", "parallel", 
 ROOMS = (*LIBRARY, "python", "samples", "tests", "tools")
 NAMES = {
     "algorithm": "adjacent_find all_of any_of clamp copy copy_if copy_n count count_if equal fill fill_n find find_first_of"
-                 " find_if find_if_not for_each is_sorted lower_bound max max_element merge min min_element minmax none_of"
-                 " nth_element partial_sort partition partition_point replace replace_if reverse rotate search"
+                 " find_if find_if_not for_each is_sorted lower_bound max max_element merge min min_element minmax next_permutation"
+                 " none_of nth_element partial_sort partition partition_point replace replace_if reverse rotate search"
                  " set_difference shuffle sort stable_partition stable_sort transform unique upper_bound",
     "array": "array",
     "atomic": "atomic",
@@ -73,7 +73,7 @@ NAMES = {
     "thread": "jthread this_thread thread",
     "tuple": "make_tuple tie tuple",
     "type_traits": "conditional_t decay_t false_type invoke_result_t is_base_of_v is_enum_v is_integral_v is_invocable_v"
-                   " is_pointer_v is_same_v is_trivially_copyable_v is_void_v remove_cvref_t remove_reference_t true_type"
+                   " is_floating_point_v is_pointer_v is_same_v is_trivially_copyable_v is_void_v remove_cvref_t remove_reference_t true_type"
                    " underlying_type_t",
     "typeinfo": "bad_cast",
     "unordered_map": "unordered_map",

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -25,6 +27,13 @@ inline std::string shape_text(std::span<const std::int64_t> shape) {
 inline std::string megabytes(std::uint64_t bytes) {
     constexpr std::uint64_t kMebibyte = 1u << 20;
     return bytes < kMebibyte ? std::to_string(bytes) + " bytes" : std::to_string(divide_up(bytes, kMebibyte)) + " MiB";
+}
+
+/// Writes a number in every locale alike: the shortest text that tells it from others of its type.
+template <class Number>
+std::string exact(Number number) {
+    std::array<char, 32> text{};
+    return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};
 }
 
 /// Gives text from a file that may be hostile, in quotes and made fit for a terminal: bounded,
