@@ -29,7 +29,7 @@ Composed compose(Value q, Value k, Value v, SoftmaxOptions options, const Attent
         k = grouped(k, k.size(1), 1);
         v = grouped(v, v.size(1), 1);
     }
-    Value scores = reshape(matmul(q, k, {.transpose_b = true, .masked_gradient = std::isinf(p.fill)}), scores_shape);
+    Value scores = reshape(matmul(q, k, {.transpose_b = true, .masked_gradient = true}), scores_shape);
     if (p.score_mod) {  // comes between bias and mask
         scores = score_mod(biased_scores(scores, options), p.score_mod);
         options.scale = 1.0f;
@@ -44,7 +44,7 @@ Composed compose(Value q, Value k, Value v, SoftmaxOptions options, const Attent
     if (group > 1) {
         shared = reshape(shared, {q.size(0), q.size(1), q.size(2), q.size(3), k.size(3)});
     }
-    const Value y = matmul(shared, v, {.masked_weights = std::isinf(p.fill), .heads_last = true});
+    const Value y = matmul(shared, v, {.masked_weights = true, .heads_last = true});
     out.y = group > 1 ? reshape(y, {y.size(0), heads, y.size(3), y.size(4)}) : y;
     return out;
 }

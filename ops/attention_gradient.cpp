@@ -100,6 +100,14 @@ std::string declined(const Capabilities& device, const NodeInfo& node, WantedOut
     return why;
 }
 
+/// A gradient lies as its input does; but the rows of those of queries, keys and values are written
+/// as rows.
+std::vector<std::size_t> order_for(std::size_t input, const Value& x) {
+    std::vector<std::size_t> order = order_like(x);
+    const bool in_rows = order.empty() || order.back() + 1 == order.size();
+    return input > 2 || in_rows ? order : std::vector<std::size_t>();
+}
+
 constexpr OpType kAttentionGradient{
     .name = kName, .lower = lower_gradient, .declined = declined, .decompose = decompose, .can_read = can_read_any};
 
@@ -148,7 +156,7 @@ std::vector<Value> attention_gradient(const GradientSite& site) {
     for (std::size_t i = 0; i < site.inputs(); ++i) {
         if (site.wanted(i)) {
             g.wanted.push_back(i);
-            outputs.push_back({DType::f32, site.input(i).shape(), order_like(site.input(i)), {}});
+            outputs.push_back({DType::f32, site.input(i).shape(), order_for(i, site.input(i)), {}});
         }
     }
     const std::vector<std::size_t> wanted = g.wanted;

@@ -452,6 +452,36 @@ TEST_CASE("fused attention: gradient, some of the gradients alone") {
     }
 }
 
+TEST_CASE("fused attention: gradient, of queries, keys and values that are stored in any order") {
+    const std::vector<Tensor> data{random_tensor({2, 4, 9, 8}, 1), random_tensor({2, 2, 140, 8}, 2),
+                                   random_tensor({2, 2, 140, 5}, 3)};
+    const Tensor dy = random_tensor({2, 4, 9, 5}, 4);
+    std::vector<Tensor> want;
+    std::vector<std::size_t> order{0, 1, 2, 3};
+    do {
+        CAPTURE(order);
+        std::vector<std::size_t> back(4);
+        for (std::size_t i = 0; i < 4; ++i) {
+            back[order[i]] = i;
+        }
+        OpCheck check;
+        std::vector<Value> views, all;
+        for (std::size_t i = 0; i < 3; ++i) {
+            views.push_back(permute(check.input("in" + std::to_string(i), permute(data[i], order)), back));
+        }
+        const Value y =
+            scaled_dot_product_attention(views[0], views[1], views[2], {.mask = {.causal = Causal::bottom_right}}).y;
+        for (const Value& gradient : gradients(y, views, check.input("dy", dy))) {
+            all.push_back(reshape(contiguous(gradient), {elements(gradient.shape())}));
+        }
+        const Value together = concat(all, 0);
+        if (want.empty()) {
+            want.push_back(check.run(together));
+        }
+        CHECK(check.difference(together, want.front()) == "");
+    } while (std::next_permutation(order.begin(), order.end()));
+}
+
 TEST_CASE("fused attention: gradient, how many queries a chunk has") {
     const auto plan = [](std::int64_t heads, std::int64_t tokens, std::vector<std::size_t> wanted,
                          std::uint32_t bias = 0) {

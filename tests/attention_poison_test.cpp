@@ -94,8 +94,12 @@ TEST_CASE("attention: a value under a bias of -inf leaves no trace") {
         spoilt.value.at({0, h, 7, 3}) = kNan;
         spoilt.value.at({0, h, 33, 0}) = kInf;
     }
-    for (const Ask ask : {Ask::y, Ask::everything}) {
-        CHECK(same_bits(attend(x, o, ask).y, attend(spoilt, o, ask).y));
+    for (const double fill : {-kInf, -1e20}) {
+        CAPTURE(fill);
+        o.scores.fill = fill;
+        for (const Ask ask : {Ask::y, Ask::everything}) {
+            CHECK(same_bits(attend(x, o, ask).y, attend(spoilt, o, ask).y));
+        }
     }
 }
 
