@@ -160,6 +160,8 @@ Case packed_keys(WeightType type) {
 
 constexpr CaseMaker kAttention[] = {
     {"attention of 5 by 37, causal, NaN and infinities masked", false, small},
+    // without the kernels that help it with masks: what passes here is not to blame for these
+    {"attention of 9 by 150", false, [] { return plain_case(kOdd, Arithmetic::f32); }},
     {"attention of 9 by 150, causal, NaN and infinities masked", false, odd},
     {"attention in f16 of 9 by 150, causal, NaN and infinities masked", false, odd_half},
     {"decoding behind 1237 of 1300 keys, the rest not finite", false, decoding},

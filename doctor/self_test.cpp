@@ -5,7 +5,13 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <new>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "doctor/check_case.h"
 #include "runtime/device/compile_options.h"
@@ -20,16 +26,20 @@ namespace {
 using namespace doctor;
 using Clock = std::chrono::steady_clock;
 
-/// Kernels that a device may have and not choose.
-constexpr const char* kForced[] = {"attention_lanes",     "attention_shared", "attention_coopmat", "matmul_coopmat",
-                                   "matmul_coopmat_int8", "matmul_half",      "matmul_dot"};
-
 double ms_since(Clock::time_point start) {
     return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
 bool has(const std::vector<std::string>& names, const std::string& name) {
     return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::string together(const std::vector<std::string>& kernels) {
+    std::string out;
+    for (const std::string& name : kernels) {
+        out += (out.empty() ? "" : " + ") + name;
+    }
+    return out;
 }
 
 /// True where something of the plan multiplies in what was asked for.
@@ -53,13 +63,7 @@ public:
     SelfTest run() {
         try {
             if (submissions_run()) {
-                for (const auto& cases : {product_cases(), row_cases(), attention_cases(), gradient_cases()}) {
-                    for (const CaseMaker& maker : cases) {
-                        if (options_.thorough || !maker.thorough) {
-                            test(maker);
-                        }
-                    }
-                }
+                test_all();
                 // last, since what it takes may be refused
                 report_.floats.f16_denormals = !over() && keeps_subnormal_f16();
             } else {
@@ -74,6 +78,8 @@ public:
             }
             report_.verdict = Verdict::unusable;
             report_.complete = false;
+        } catch (const std::bad_alloc& e) {  // between the cases
+            not_tested("self-test", e);
         }
         return std::move(report_);
     }
@@ -93,11 +99,34 @@ private:
     }
 
     /// A check that found no memory says nothing of the device, nor of a kernel.
-    void not_tested(const std::string& what, const Error& e) {
+    void not_tested(const std::string& what, const std::exception& e) {
         add({.kernel = "memory",
              .what = what,
              .problem = std::string("not tested, for memory was short: ") + e.what()});
         report_.complete = false;
+    }
+
+    void test_all() {
+        std::vector<CaseMaker> makers;
+        for (const auto& cases : {product_cases(), row_cases(), attention_cases(), gradient_cases()}) {
+            std::copy_if(cases.begin(), cases.end(), std::back_inserter(makers),
+                         [&](const CaseMaker& maker) { return options_.thorough || !maker.thorough; });
+        }
+        std::vector<std::vector<std::string>> took(makers.size());
+        std::size_t known = 0;
+        for (std::size_t i = 0; i < makers.size(); ++i) {
+            took[i] = test(makers[i]);
+            // What stands in for a kernel was not asked by the cases which that had passed; the
+            // long form asks it every time.
+            for (; !options_.thorough && known < report_.left_out.size(); ++known) {
+                const std::string kernel = report_.left_out[known].kernel;
+                for (std::size_t earlier = 0; earlier < i; ++earlier) {
+                    if (has(took[earlier], kernel)) {
+                        took[earlier] = test(makers[earlier]);
+                    }
+                }
+            }
+        }
     }
 
     Capabilities capabilities(const std::vector<LeftOut>& without, const char* forced = nullptr) const {
@@ -192,20 +221,38 @@ private:
         }
     }
 
-    void test(const CaseMaker& maker) {
+    /// Returns the kernels that programs take for the case.
+    std::vector<std::string> test(const CaseMaker& maker) {
+        try {
+            return test_case(maker);
+        } catch (const std::bad_alloc& e) {
+            not_tested(maker.what, e);
+            return {};
+        }
+    }
+
+    /// What is left out for one plan of a case; `chosen`: programs do so too.
+    struct Without {
+        std::vector<LeftOut> kernels;
+        bool chosen;
+    };
+
+    std::vector<std::string> test_case(const CaseMaker& maker) {
+        std::vector<std::string> taken;
         if (over()) {
-            return;
+            return taken;
         }
         const std::optional<LoadedCase> has_weights = load(maker);
         if (!has_weights) {
-            return;
+            return taken;
         }
         const LoadedCase& loaded = *has_weights;
         refused_now_.clear();
         std::vector<std::string> seen;
-        std::vector<std::vector<LeftOut>> waiting{core_.left_out()};
+        std::vector<Without> waiting{{core_.left_out(), true}};
         for (std::size_t i = 0; i < waiting.size() && !over(); ++i) {
-            const std::vector<LeftOut> without = core_.left_out_since.behind(waiting[i]);
+            const bool chosen = waiting[i].chosen;
+            const std::vector<LeftOut> without = core_.left_out_since.behind(waiting[i].kernels);
             std::string why;
             std::optional<Plan> plan = loaded.plan(capabilities(without), &why);
             if (!plan && i == 0) {  // what programs would take
@@ -216,19 +263,21 @@ private:
                 continue;
             }
             const std::vector<std::string> kernels = kernels_of(*plan);
-            const std::optional<LeftOut> failed = check(maker, loaded, std::move(*plan), without, i == 0 || failing_);
+            if (chosen) {
+                taken.insert(taken.end(), kernels.begin(), kernels.end());
+            }
+            const std::optional<LeftOut> failed = check(maker, loaded, std::move(*plan), without, chosen);
             if (failed) {  // whatever stands in for it is tested, too
-                waiting.push_back(found_wrong());
+                waiting.push_back({found_wrong(), chosen});
             }
             for (const std::string& kernel : kernels) {
                 if (options_.thorough && !(failed && kernel == failed->kernel)) {
-                    waiting.push_back(without);
-                    waiting.back().push_back({kernel, "another is tested"});
+                    waiting.push_back({without, false});
+                    waiting.back().kernels.push_back({kernel, "another is tested"});
                 }
             }
         }
-        failing_ = false;
-        for (const char* forced : kForced) {
+        for (const char* forced : forced_variants()) {
             if (!options_.thorough || over()) {
                 break;
             }
@@ -238,6 +287,7 @@ private:
                 check(maker, loaded, std::move(*plan), without, false);
             }
         }
+        return taken;
     }
 
     /// True where the plan takes a kernel that this case has not run.
@@ -256,10 +306,7 @@ private:
     std::optional<LeftOut> check(const CaseMaker& maker, const LoadedCase& loaded, Plan plan,
                                  const std::vector<LeftOut>& without, bool chosen) {
         const std::vector<std::string> kernels = kernels_of(plan);
-        std::string kernel;
-        for (const std::string& name : kernels) {
-            kernel += (kernel.empty() ? "" : " + ") + name;
-        }
+        const std::string kernel = together(kernels);
         const Clock::time_point start = Clock::now();
         Checked got;
         try {
@@ -270,11 +317,12 @@ private:
                 return {};
             }
             // the device is lost, and the report ends with what lost it
-            add({kernel, maker.what, e.what(), 0, ms_since(start), chosen});
+            add({together(by_absence(loaded, kernels, without)), maker.what, e.what(), 0, ms_since(start), chosen});
             throw;
         }
         const double ms = ms_since(start);
         if (got.problem.empty()) {
+            passed_.insert(kernels.begin(), kernels.end());
             add({kernel, maker.what, "", got.error, ms, chosen});
             return {};
         }
@@ -288,12 +336,14 @@ private:
                 throw;
             }
             report_.complete = false;  // it cannot be told whose fault it is
+        } catch (const std::bad_alloc& e) {
+            got.problem += std::string("; another in its place: ") + e.what();
+            report_.complete = false;
         }
         add({guilty.empty() ? kernel : guilty, maker.what, got.problem, got.error, ms, chosen});
         if (guilty.empty() || !stands_in(loaded, guilty)) {
             // what the device chooses is right all the same
-            const bool hypothetical = !chosen || without.size() > found_wrong().size();
-            report_.verdict = std::max(report_.verdict, hypothetical ? Verdict::degraded : Verdict::unusable);
+            report_.verdict = std::max(report_.verdict, chosen ? Verdict::unusable : Verdict::degraded);
             return {};
         }
         report_.verdict = std::max(report_.verdict, Verdict::degraded);
@@ -304,7 +354,6 @@ private:
         } else {
             refused_now_.push_back(out);
         }
-        failing_ = chosen;
         return out;
     }
 
@@ -324,43 +373,108 @@ private:
         return other && !has(kernels_of(*other), kernel);
     }
 
-    /// The kernel to blame for what these compute together: the only one; the one that can be
-    /// replaced by itself, and results are right then; the one with most of the work, if results
-    /// are right at the end of the row of those that stand in for it. Empty: it cannot be told.
+    /// A plan without one kernel of another plan, and how many kernels differ. It tells of that
+    /// kernel where all others that it does without have passed a check.
+    struct Guess {
+        std::string kernel;
+        Plan plan;
+        std::size_t differ = 0;
+        bool tells = true;
+    };
+
+    /// The kernel to blame for what these compute together: the only one; the one without which
+    /// results are right, where that tells of it, and of several that whose absence changes least;
+    /// or the one with most of the work, if results are right at the end of the row of those that
+    /// stand in for it. Empty: it cannot be told.
     std::string blame(const LoadedCase& loaded, const std::vector<std::string>& kernels,
                       const std::vector<LeftOut>& without) const {
         if (kernels.size() == 1) {
             return kernels.front();
         }
-        for (const bool whole_row : {false, true}) {
-            for (const std::string& kernel : kernels) {
-                if (is_right_without(loaded, kernel, kernels, without, whole_row)) {
-                    return kernel;
-                }
+        for (Guess& guess : guesses_of(loaded, kernels, without)) {
+            if (guess.tells && is_right(loaded, std::move(guess.plan))) {
+                return guess.kernel;
+            }
+        }
+        for (const std::string& kernel : kernels) {
+            if (is_right_behind(loaded, kernel, kernels, without)) {
+                return kernel;
             }
         }
         return {};
     }
 
-    bool is_right_without(const LoadedCase& loaded, std::string kernel, std::vector<std::string> kernels,
-                          std::vector<LeftOut> without, bool whole_row) const {
-        while (true) {
+    /// Of the kernels for which something stands in, that first whose absence changes least.
+    std::vector<Guess> guesses_of(const LoadedCase& loaded, const std::vector<std::string>& kernels,
+                                  const std::vector<LeftOut>& without) const {
+        std::vector<Guess> out;
+        for (const std::string& kernel : kernels) {
+            if (std::optional<Guess> guess = guess_of(loaded, kernel, kernels, without)) {
+                out.push_back(std::move(*guess));
+            }
+        }
+        std::stable_sort(out.begin(), out.end(), [](const Guess& a, const Guess& b) { return a.differ < b.differ; });
+        return out;
+    }
+
+    /// The kernels in the order of guesses_of(), and behind them those that nothing stands in for.
+    std::vector<std::string> by_absence(const LoadedCase& loaded, const std::vector<std::string>& kernels,
+                                        const std::vector<LeftOut>& without) const {
+        std::vector<std::string> out;
+        for (const Guess& guess : guesses_of(loaded, kernels, without)) {
+            out.push_back(guess.kernel);
+        }
+        std::copy_if(kernels.begin(), kernels.end(), std::back_inserter(out),
+                     [&](const std::string& kernel) { return !has(out, kernel); });
+        return out;
+    }
+
+    /// Nothing where nothing stands in for the kernel.
+    std::optional<Guess> guess_of(const LoadedCase& loaded, const std::string& kernel,
+                                  const std::vector<std::string>& kernels, std::vector<LeftOut> without) const {
+        without.push_back({kernel, "another is tried"});
+        std::optional<Plan> other = loaded.plan(capabilities(without));
+        if (!other || has(kernels_of(*other), kernel)) {
+            return {};
+        }
+        const std::vector<std::string> next = kernels_of(*other);
+        Guess out{kernel, std::move(*other)};
+        for (const std::string& name : next) {
+            out.differ += has(kernels, name) ? 0 : 1;
+        }
+        for (const std::string& name : kernels) {
+            const bool gone = !has(next, name);
+            out.differ += gone ? 1 : 0;
+            out.tells = out.tells && (!gone || name == kernel || passed_.contains(name));
+        }
+        return out;
+    }
+
+    bool is_right(const LoadedCase& loaded, Plan plan) const {
+        return check_case(device_, loaded, std::move(plan), options_.repeats).problem.empty();
+    }
+
+    /// True where results are right once not only the kernel is left out, but also what stands in
+    /// for it, and so on.
+    bool is_right_behind(const LoadedCase& loaded, std::string kernel, std::vector<std::string> kernels,
+                         std::vector<LeftOut> without) const {
+        for (bool first = true;; first = false) {
+            std::optional<Guess> guess = guess_of(loaded, kernel, kernels, without);
+            if (!guess) {
+                return false;
+            }
+            const std::vector<std::string> next = kernels_of(guess->plan);
+            const auto fresh =
+                std::find_if(next.begin(), next.end(), [&](const std::string& name) { return !has(kernels, name); });
+            if (!first && is_right(loaded, std::move(guess->plan))) {
+                return true;
+            }
+            if (fresh == next.end()) {
+                return false;
+            }
             without.push_back({kernel, "another is tried"});
-            std::optional<Plan> other = loaded.plan(capabilities(without));
-            if (!other || has(kernels_of(*other), kernel)) {
-                return false;  // there is no other
-            }
-            std::vector<std::string> next = kernels_of(*other), fresh;
-            std::copy_if(next.begin(), next.end(), std::back_inserter(fresh),
-                         [&](const std::string& name) { return !has(kernels, name); });
-            const bool by_itself = fresh.size() == 1 && next.size() == kernels.size();
-            const bool right = (whole_row || by_itself) &&
-                               check_case(device_, loaded, std::move(*other), options_.repeats).problem.empty();
-            if (right || !whole_row || fresh.empty()) {
-                return right;
-            }
-            kernel = fresh.front();
-            kernels = std::move(next);
+            kernel = *fresh;
+            kernels = next;
         }
     }
 
@@ -370,10 +484,18 @@ private:
     const Clock::time_point start_ = Clock::now();
     SelfTest report_;
     std::vector<LeftOut> refused_now_;  ///< kernels for which this case found no memory
-    bool failing_ = false;              ///< what would be chosen failed: the next stands in for it
+    std::set<std::string> passed_;      ///< kernels of the checks that passed
 };
 
 }  // namespace
+
+std::span<const char* const> doctor::forced_variants() {
+    static constexpr const char* kVariants[] = {"attention_lanes",   "attention_shared", "attention_rows",
+                                                "attention_coopmat", "matmul_coopmat",   "matmul_coopmat_int8",
+                                                "matmul_half",       "matmul_dot",       "matvec_columns",
+                                                "rows_subgroups",    "rows_held",        "rows_looped"};
+    return kVariants;
+}
 
 SelfTest Device::self_test(const SelfTestOptions& options) const {
     core_->check_alive();

@@ -10,6 +10,7 @@
 
 #include "ops/lanes.h"
 #include "ops/ops.h"
+#include "tests/allocations.h"
 #include "tests/device.h"
 #include "tests/fixtures.h"
 #include "tests/lying_device.h"
@@ -247,6 +248,119 @@ TEST_SUITE("doctor") {
         CHECK(contains(kept.said, "programs go on without unlike: it was wrong again\n"));
         report.test.complete = false;
         CHECK(kept_of(report, before).list.size() == 4);
+    }
+
+    TEST_CASE("doctor: of kernels that lose the device together the one is left out that no check has passed with") {
+        const LeftOutByFile by_file;
+        for (const char* name : {"attention_merge", "attention_mask"}) {
+            const std::string kernel = name;
+            CAPTURE(kernel);
+            const TemporaryFolder cache;
+            fake::Vulkan vulkan;
+            LyingDevice liar(vulkan, name);
+            liar.lose();
+            const Visit v = visit({.cache_folder = cache.path(), .get_instance_proc_addr = vulkan.entry()});
+            const std::vector<LeftOut> kept = Device::create({.cache_folder = cache.path()}).left_out();
+            if (!liar.met()) {
+                CHECK(v.code == 0);
+                CHECK(kept.empty());
+                cannot_run(std::string(name) + ", which the short form does not take");
+                continue;
+            }
+            CAPTURE(v.said);
+            CHECK(v.code == 1);
+            REQUIRE(kept.size() == 1);
+            CHECK(kept[0].kernel == name);
+        }
+        // nothing stands in for this one: no other kernel is blamed for it
+        const TemporaryFolder cache;
+        fake::Vulkan vulkan;
+        LyingDevice liar(vulkan, "attention_sequences");
+        liar.lose();
+        const Visit v = visit({.cache_folder = cache.path(), .get_instance_proc_addr = vulkan.entry()});
+        CHECK(v.code == (liar.met() ? 2 : 0));
+        CHECK(Device::create({.cache_folder = cache.path()}).left_out().empty());
+    }
+
+    TEST_CASE("doctor: a check that fails on a later device is told, though an earlier one passed it") {
+        SelfTest all, later;
+        all.checks = {{.kernel = "a", .what = "one"}, {.kernel = "b", .what = "two", .problem = "so"}};
+        later.checks = {{.kernel = "a", .what = "one", .problem = "wrong"},
+                        {.kernel = "b", .what = "two"},
+                        {.kernel = "c", .what = "two"}};
+        later.left_out = {{"a", "wrong"}};
+        put_behind(all, later);
+        REQUIRE(all.checks.size() == 3);
+        CHECK(all.checks[0].problem == "wrong");
+        CHECK(all.checks[1].problem == "so");
+        CHECK(all.checks[2].kernel == "c");
+        CHECK(all.verdict == Verdict::degraded);
+    }
+
+    TEST_CASE("doctor: what another program keeps meanwhile stays") {
+        const LeftOutByFile by_file;
+        const TemporaryFolder cache;
+        const LeftOut other{"attention_merge", "the doctor found it wrong on 2026-01-01: so"};
+        const Device device = Device::create({.cache_folder = cache.path()});
+        fake::Vulkan vulkan;
+        vulkan.vkQueueSubmit.instead = [&](VkQueue queue, std::uint32_t count, const VkSubmitInfo* infos,
+                                           VkFence fence) {
+            if (vulkan.vkQueueSubmit.calls == 20) {
+                save_left_out(device, {{other}});
+            }
+            return vulkan.vkQueueSubmit.real(queue, count, infos, fence);
+        };
+        const Visit v = visit({.cache_folder = cache.path(), .get_instance_proc_addr = vulkan.entry()});
+        CHECK(v.code == 0);
+        CHECK(vulkan.vkQueueSubmit.calls > 20);
+        CHECK(contains(v.said, "programs go on without attention_merge"));
+        CHECK(Device::create({.cache_folder = cache.path()}).left_out() == std::vector<LeftOut>{other});
+    }
+
+    TEST_CASE("doctor: a list that has no folder to be kept in is told") {
+        const LeftOutByFile by_file;
+        if (!hands_round(device().capabilities())) {
+            cannot_run("kernels that shuffle");
+            return;
+        }
+        const Environment home("HOME", {}), cache("XDG_CACHE_HOME", {}), folder("VKFORMER_CACHE_DIR", {}),
+            local("LOCALAPPDATA", {});
+        CHECK_FALSE(contains(visit({}).said, "could not be kept"));
+        fake::Vulkan vulkan;
+        LyingDevice liar(vulkan, LyingDevice::kShuffles);
+        liar.corrupt();
+        const Visit v = visit({.get_instance_proc_addr = vulkan.entry()});
+        CHECK(v.code == 1);
+        CHECK(contains(v.said, "what programs do without could not be kept: save_left_out: there is no cache folder"));
+    }
+
+    TEST_CASE("doctor: ceilings are told where no op could be measured") {
+        Report report;
+        report.ceilings = {{"multiply-adds in fp32", "rate", 1, 1234}};
+        CHECK(contains(html_of(report), "multiply-adds in fp32"));
+        CHECK(contains(html_of(report), "1234.0"));
+    }
+
+    TEST_CASE("doctor: memory of the host's that is short leaves out a measurement, and not the verdict") {
+        if (!allocations::can_fail()) {
+            cannot_run("allocations that fail");
+            return;
+        }
+        const LeftOutByFile by_file;
+        const TemporaryFolder cache;
+        const Device device = Device::create({.cache_folder = cache.path()});
+        bool told = false;
+        for (std::uint64_t nth = 50; nth < 3000; nth *= 7) {
+            CAPTURE(nth);
+            Report report;
+            {
+                const allocations::Failing failing(nth, false);
+                measure(device, 0, report);
+            }
+            CHECK(report.test.verdict == Verdict::healthy);
+            told = told || contains(report.not_measured, "std::bad_alloc");
+        }
+        CHECK(told);
     }
 
     TEST_CASE("doctor: where no device can be made behind a hang, the list and the report are kept") {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/lying_device.h"
 
+#include <algorithm>
+#include <cstring>
 #include <span>
+#include <utility>
 
 namespace vkf::test {
 
@@ -26,6 +29,26 @@ bool declares(const VkShaderModuleCreateInfo& module, std::uint32_t capability) 
 LyingDevice::LyingDevice(fake::Vulkan& vulkan, std::uint32_t capability) : vulkan_(vulkan), capability_(capability) {
     follow_pipelines();
     follow_commands();
+}
+
+LyingDevice::LyingDevice(fake::Vulkan& vulkan, std::string kernel) : vulkan_(vulkan), kernel_(std::move(kernel)) {
+    follow_names();
+    follow_commands();
+}
+
+void LyingDevice::follow_names() {
+    vulkan_.vkSetDebugUtilsObjectNameEXT.instead = [this](VkDevice device, const VkDebugUtilsObjectNameInfoEXT* info) {
+        if (info->objectType == VK_OBJECT_TYPE_PIPELINE) {
+            VkPipeline pipeline = VK_NULL_HANDLE;
+            std::memcpy(&pipeline, &info->objectHandle, sizeof(pipeline));
+            const std::scoped_lock lock(mutex_);
+            pipelines_.erase(pipeline);
+            if (info->pObjectName == kernel_) {
+                pipelines_.insert(pipeline);
+            }
+        }
+        return vulkan_.vkSetDebugUtilsObjectNameEXT.real(device, info);
+    };
 }
 
 void LyingDevice::follow_pipelines() {
@@ -93,9 +116,13 @@ void LyingDevice::follow_commands() {
         };
     vulkan_.vkCmdDispatch.instead = [this](VkCommandBuffer commands, std::uint32_t x, std::uint32_t y,
                                            std::uint32_t z) {
-        vulkan_.vkCmdDispatch.real(commands, x, y, z);
         const std::scoped_lock lock(mutex_);
-        if (pipelines_.contains(bound_[commands])) {
+        const bool meets = pipelines_.contains(bound_[commands]);
+        if (!meets || !skips_) {
+            vulkan_.vkCmdDispatch.real(commands, x, y, z);
+        }
+        if (meets) {
+            ++dispatches_;
             met_.insert(commands);
             change_result(commands);
         }
@@ -103,7 +130,7 @@ void LyingDevice::follow_commands() {
 }
 
 void LyingDevice::change_result(VkCommandBuffer commands) {
-    if (every_ == 0 || ++dispatches_ % every_ != 0) {
+    if (every_ == 0 || dispatches_ % every_ != 0) {
         return;
     }
     const auto written = buffers_.find({set_[commands], kWritten});
@@ -125,9 +152,25 @@ void LyingDevice::change_result(VkCommandBuffer commands) {
              VK_ACCESS_TRANSFER_WRITE_BIT | VK_ACCESS_HOST_READ_BIT);
 }
 
-void LyingDevice::corrupt(std::uint64_t every) { every_ = every; }
+void LyingDevice::corrupt(std::uint64_t every) {
+    dispatches_ = 0;
+    every_ = every;
+}
 
 void LyingDevice::refuse() { refuses_ = true; }
+
+void LyingDevice::skip() { skips_ = true; }
+
+void LyingDevice::lose() {
+    vulkan_.vkQueueSubmit.instead = [this](VkQueue queue, std::uint32_t count, const VkSubmitInfo* infos,
+                                           VkFence fence) {
+        const std::span commands(infos->pCommandBuffers, infos->commandBufferCount);
+        const std::scoped_lock lock(mutex_);
+        const bool lost =
+            std::any_of(commands.begin(), commands.end(), [&](VkCommandBuffer c) { return met_.contains(c); });
+        return lost ? VK_ERROR_DEVICE_LOST : vulkan_.vkQueueSubmit.real(queue, count, infos, fence);
+    };
+}
 
 void LyingDevice::hang() {
     vulkan_.vkQueueSubmit.instead = [this](VkQueue queue, std::uint32_t count, const VkSubmitInfo* infos,

@@ -3,9 +3,20 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <regex>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
 
+#include "doctor/cases.h"
 #include "doctor/check_case.h"
 #include "ops/lanes.h"
+#include "tests/allocations.h"
 #include "tests/believed.h"
 #include "tests/fixtures.h"
 #include "tests/lying_device.h"
@@ -134,6 +145,118 @@ TEST_SUITE("doctor") {
         CHECK(device.self_test().verdict == Verdict::healthy);
         CHECK(last_words(std::move(device)) == "");
         CHECK(vulkan.live_objects() == 0);
+    }
+
+    TEST_CASE("self-test: of kernels that run together the one is blamed without which results are right") {
+        const LeftOutByFile by_file;
+        for (const char* name : {"attention_merge", "attention_mask"}) {
+            CAPTURE(name);
+            fake::Vulkan vulkan;
+            LyingDevice liar(vulkan, name);
+            const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
+            liar.skip();
+            const SelfTest test = device.self_test();
+            if (!liar.met()) {
+                CHECK(test.verdict == Verdict::healthy);
+                cannot_run(std::string(name) + ", which the short form does not take");
+                continue;
+            }
+            CHECK(test.verdict == Verdict::degraded);
+            REQUIRE(test.left_out.size() == 1);
+            CHECK(test.left_out[0].kernel == name);
+        }
+    }
+
+    TEST_CASE("self-test: what stands in for a kernel that failed late is asked what that had passed") {
+        const LeftOutByFile by_file;
+        fake::Vulkan vulkan;
+        const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
+        const SelfTest right = device.self_test();
+        // the kernel of the first product of several rows, in the last check that it has part in
+        const std::string kernel = right.checks.at(2).kernel;
+        REQUIRE_FALSE(contains(kernel, " + "));
+        if (kernel == "matmul") {
+            cannot_run("a product that another kernel stands in for");
+            return;
+        }
+        std::string first, last;
+        for (const SelfCheck& c : right.checks) {
+            if ((c.kernel + " + ").find(kernel + " + ") != std::string::npos) {
+                first = first.empty() ? c.what : first;
+                last = c.what;
+            }
+        }
+        CAPTURE(kernel);
+        REQUIRE(first != last);
+        std::string before;
+        for (const SelfCheck& c : right.checks) {
+            if (c.what == last) {
+                break;
+            }
+            before = c.what;
+        }
+        LyingDevice liar(vulkan, kernel);
+        const Device wrong = Device::create({.get_instance_proc_addr = vulkan.entry()});
+        SelfTestOptions options;
+        options.progress = [&](const SelfCheck& c) {
+            if (c.what == before) {
+                liar.skip();
+            }
+        };
+        const SelfTest test = wrong.self_test(options);
+        CHECK(test.verdict == Verdict::degraded);
+        REQUIRE(test.left_out.size() == 1);
+        CHECK(test.left_out[0].kernel == kernel);
+        CHECK(std::count_if(test.checks.begin(), test.checks.end(),
+                            [&](const SelfCheck& c) { return c.what == first && c.problem.empty() && c.chosen; }) == 2);
+    }
+
+    TEST_CASE("self-test: the long form asks for every kernel that VKFORMER_VARIANT may ask for") {
+        std::set<std::string> told;
+        for (const char* page : {"docs/environment.md", "docs/attention.md"}) {
+            std::ifstream in(std::filesystem::path(VKFORMER_SOURCE_DIR) / page);
+            std::string line;
+            for (bool table = false; std::getline(in, line);) {
+                table = line.starts_with("| VKFORMER_VARIANT |") || (table && line.starts_with("|"));
+                if (!table && !line.starts_with("| `VKFORMER_VARIANT` |")) {
+                    continue;
+                }
+                static const std::regex kName("`((attention|matmul|matvec|rows)_[a-z0-9_]+)`");
+                const std::string text = table ? line.substr(0, line.find("| ", 2)) : line;
+                for (std::sregex_iterator at(text.begin(), text.end(), kName), end; at != end; ++at) {
+                    told.insert((*at)[1]);
+                }
+            }
+        }
+        CHECK(told.erase("attention_composed") == 1);  // what stands in for all others
+        const std::span<const char* const> asked = doctor::forced_variants();
+        CHECK(told == std::set<std::string>(asked.begin(), asked.end()));
+    }
+
+    TEST_CASE("self-test: memory of the host's that is short says nothing of a kernel") {
+        if (!allocations::can_fail()) {
+            cannot_run("allocations that fail");
+            return;
+        }
+        const LeftOutByFile by_file;
+        std::size_t short_of_memory = 0;
+        for (const std::uint64_t nth : {300u, 3000u, 20000u, 60000u}) {
+            CAPTURE(nth);
+            const Device device = Device::create();
+            std::optional<SelfTest> test;
+            {
+                const allocations::Failing failing(nth, false);
+                test = device.self_test({.repeats = 1});
+            }
+            CHECK(test->verdict == Verdict::healthy);
+            CHECK(test->left_out.empty());
+            for (const std::string& problem : problems(*test)) {
+                CHECK_MESSAGE(problem.starts_with("memory, "), problem);
+                CHECK_FALSE(test->complete);
+                ++short_of_memory;
+            }
+        }
+        CHECK(short_of_memory > 0);
     }
 
     TEST_CASE("self-test: bits that change from run to run are found") {

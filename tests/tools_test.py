@@ -74,6 +74,22 @@ class Compare(unittest.TestCase):
         self.assertEqual(report.compare(was, told(a=[dispatch()]), "^a"), [])
         self.assertEqual(report.compare(was, {}), [])
 
+    def test_one_file_may_be_compared_and_written(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program, kept = pathlib.Path(folder, "program"), pathlib.Path(folder, "kept.json")
+            case = {"name": "a", "flops": 1, "bytes": 1, "dispatches": [{**dispatch(), "statistics": {"VGPRs": 9}}]}
+            said = {"device": "NAVI31", "driver": "driver", "tells": True, "cases": [case]}
+            program.write_text(f"#!/bin/sh\necho '{json.dumps(said)}'\n")
+            program.chmod(0o755)
+            kept.write_text(json.dumps({"here": told(a=[dispatch(registers=8)])["gpu"]}))
+            script = [sys.executable, ROOT / "tools" / "gpu_report" / "report.py", "--program", program, "--compilers",
+                      "none", "here", "--compare"]
+            missing = subprocess.run([*script, pathlib.Path(folder, "none.json")], capture_output=True, text=True)
+            self.assertEqual(missing.returncode, 2)
+            self.assertIn("none.json", missing.stderr)
+            both = subprocess.run([*script, kept, "--json", kept], capture_output=True, text=True)
+            self.assertIn("here a matvec: registers 8 -> 9", both.stdout, both.stderr)
+
 
 class Peer(unittest.TestCase):
     def test_bytes_of_loads(self):

@@ -449,6 +449,11 @@ TEST_SUITE("tuning") {
             CHECK((name.ends_with(".tuning") || name.ends_with(".pipelines")));
         }
         CHECK(contains(error_of([&] { save_tuning(Device::create(options), "rows"); }), "is not name=number"));
+        std::string many = "matmul_rows=8";
+        while (many.size() < 1 << 16) {
+            many += ",matmul_rows=8";
+        }
+        CHECK(contains(error_of([&] { save_tuning(Device::create(options), many); }), "that are read again"));
     }
 
     TEST_CASE("tuning: a search takes what is faster most of the time, and else what is usual") {

@@ -13,7 +13,8 @@ namespace vkf {
 
 /// One kernel on one input.
 struct SelfCheck {
-    /// as Program::explain() names it; several with " + " between, that with most of the work first
+    /// as Program::explain() names it; several with " + " between, that with most of the work
+    /// first, or, of a run that lost the device, that first which is the easiest to do without
     std::string kernel = {};
     std::string what = {};     ///< op, sizes and what is special in the input
     std::string problem = {};  ///< empty: results are right, and the same each time

@@ -36,7 +36,8 @@ std::string today() {
 
 /// The reason that explain() gives, on one line.
 std::string why(const vkf::LeftOut& kernel, const std::string& day) {
-    std::string problem = kernel.why;
+    constexpr std::string_view kFound = "the self-test found it wrong: ";
+    std::string problem = kernel.why.starts_with(kFound) ? kernel.why.substr(kFound.size()) : kernel.why;
     std::replace(problem.begin(), problem.end(), '\n', ' ');
     return "the doctor found it wrong on " + day + ": " + problem;
 }
@@ -110,23 +111,6 @@ void print(const DoctorOptions& options, const Report& report) {
     }
 }
 
-/// Puts what a later device found behind what the ones before did.
-void append(vkf::SelfTest& all, vkf::SelfTest more) {
-    all.floats = knows_f32(more) ? more.floats : all.floats;
-    std::set<std::pair<std::string, std::string>> seen;
-    for (const vkf::SelfCheck& c : all.checks) {
-        seen.emplace(c.kernel, c.what);
-    }
-    for (vkf::SelfCheck& c : more.checks) {
-        if (!seen.contains({c.kernel, c.what})) {
-            all.checks.push_back(std::move(c));
-        }
-    }
-    all.left_out.insert(all.left_out.end(), more.left_out.begin(), more.left_out.end());
-    all.complete = more.complete;
-    all.verdict = std::max(all.left_out.empty() ? vkf::Verdict::healthy : vkf::Verdict::degraded, more.verdict);
-}
-
 bool is_lost(const vkf::Device& device) {
     try {
         device.memory_use();
@@ -149,29 +133,66 @@ bool make_again(const DoctorOptions& options, Report& report, vkf::Device& devic
     }
 }
 
+/// The names in "one + another".
+std::vector<std::string> names_in(std::string_view kernels) {
+    std::vector<std::string> out;
+    while (!kernels.empty()) {
+        const std::size_t end = std::min(kernels.find(" + "), kernels.size());
+        out.emplace_back(kernels.substr(0, end));
+        kernels.remove_prefix(std::min(end + 3, kernels.size()));
+    }
+    return out;
+}
+
+bool has(const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// Of kernels in whose run the device was lost the one to do without: the first that no check has
+/// passed with, or else the first: that is the easiest to do without.
+std::string suspect_of(const std::vector<std::string>& ran, const vkf::SelfTest& test) {
+    const auto passed = [&](const std::string& kernel) {
+        return std::any_of(test.checks.begin(), test.checks.end(), [&](const vkf::SelfCheck& c) {
+            return c.problem.empty() && has(names_in(c.kernel), kernel);
+        });
+    };
+    const auto at = std::find_if_not(ran.begin(), ran.end(), passed);
+    return at == ran.end() ? ran.front() : *at;
+}
+
 /// Examines the device; where a kernel makes it hang or be lost, goes on without that on a new one.
 vkf::Device examine(const DoctorOptions& options, Report& report) {
     vkf::Device device = device_of(options, {});
+    const auto take_again = [&](const std::string& kernel) {
+        std::erase_if(report.test.left_out, [&](const vkf::LeftOut& k) { return k.kernel == kernel; });
+    };
+    std::vector<std::string> tried;       // left out, each since a run lost the device
+    std::vector<std::string> ran_before;  // in the last of these runs
     for (int devices = 1;; ++devices) {
         report.device = device.capabilities();
         vkf::SelfTest found = device.self_test(
             {.thorough = !options.quick, .repeats = options.quick ? 2u : 3u, .seconds = 0, .progress = {}});
-        const bool lost = is_lost(device);
-        std::string kernel = found.checks.empty() ? "" : found.checks.back().kernel;
-        kernel = kernel.substr(0, kernel.find(" + "));  // the one with most of the work
-        const std::string problem = found.checks.empty() ? "" : found.checks.back().problem;
-        append(report.test, std::move(found));
-        if (!lost || devices == kMostDevices || kernel == "device" || kernel == "submission") {
+        const vkf::SelfCheck last = found.checks.empty() ? vkf::SelfCheck() : found.checks.back();
+        put_behind(report.test, std::move(found));
+        const std::vector<std::string> ran = names_in(last.kernel);
+        if (!is_lost(device) || devices == kMostDevices || ran.empty() || ran.front() == "device" ||
+            ran.front() == "submission") {
             return device;
         }
-        std::vector<vkf::LeftOut>& left_out = report.test.left_out;
-        const auto before =
-            std::find_if(left_out.begin(), left_out.end(), [&](const vkf::LeftOut& k) { return k.kernel == kernel; });
-        if (before != left_out.end()) {  // it ran all the same: nothing stands in for it
-            left_out.erase(before);
+        if (std::all_of(ran.begin(), ran.end(), [&](const std::string& k) { return has(ran_before, k); })) {
+            take_again(tried.back());  // the others lose the device without it, or all the same
+        }
+        const std::string kernel = suspect_of(ran, report.test);
+        if (has(tried, kernel)) {  // nothing stands in for it
+            take_again(kernel);
             return device;
         }
-        left_out.push_back({kernel, problem});
+        tried.push_back(kernel);
+        ran_before = ran;
+        report.test.left_out.push_back({kernel, last.problem});
+        for (vkf::SelfCheck& c : report.test.checks) {
+            c.kernel = c.kernel == last.kernel && c.what == last.what ? kernel : c.kernel;
+        }
         if (!make_again(options, report, device)) {
             return device;
         }
@@ -239,12 +260,21 @@ std::vector<vkf::LeftOut> kept_before(const DoctorOptions& options) {
         .left_out();
 }
 
+/// Another program may have kept something meanwhile: the list is read again. `before` is what it
+/// was, for where no device can be made any more.
 void keep(const DoctorOptions& options, const vkf::Device& device, const Report& report,
-          const std::vector<vkf::LeftOut>& before) {
-    if (!options.keep || vkf::left_out_file(device).empty()) {
+          std::vector<vkf::LeftOut> before) {
+    if (!options.keep) {
         return;
     }
+    try {
+        before = kept_before(options);
+    } catch (const vkf::Error&) {  // the report says so
+    }
     Kept kept = kept_of(report, before);
+    if (kept.list.empty() && vkf::left_out_file(device).empty()) {
+        return;
+    }
     try {
         vkf::save_left_out(device, kept.list);
     } catch (const vkf::Error& e) {  // which is no reason to lose the report
@@ -303,10 +333,7 @@ bool knows_f16(const vkf::SelfTest& test) { return test.complete && knows_f32(te
 std::vector<KernelSummary> summaries(const vkf::SelfTest& test) {
     std::vector<KernelSummary> out;
     for (const vkf::SelfCheck& c : test.checks) {
-        for (std::string_view rest = c.kernel; !rest.empty();) {  // "one + another"
-            const std::size_t end = std::min(rest.find(" + "), rest.size());
-            const std::string kernel(rest.substr(0, end));
-            rest.remove_prefix(std::min(end + 3, rest.size()));
+        for (const std::string& kernel : names_in(c.kernel)) {
             auto at = std::find_if(out.begin(), out.end(), [&](const KernelSummary& k) { return k.kernel == kernel; });
             if (at == out.end()) {
                 at = out.insert(out.end(), KernelSummary{kernel, {}, 0, 0, 0, false});
@@ -319,6 +346,25 @@ std::vector<KernelSummary> summaries(const vkf::SelfTest& test) {
         }
     }
     return out;
+}
+
+void put_behind(vkf::SelfTest& all, vkf::SelfTest more) {
+    all.floats = knows_f32(more) ? more.floats : all.floats;
+    const std::size_t before = all.checks.size();
+    for (vkf::SelfCheck& c : more.checks) {
+        const auto earlier = all.checks.begin() + static_cast<std::ptrdiff_t>(before);
+        const auto same = std::find_if(all.checks.begin(), earlier, [&](const vkf::SelfCheck& other) {
+            return other.kernel == c.kernel && other.what == c.what;
+        });
+        if (same == earlier) {
+            all.checks.push_back(std::move(c));
+        } else if (same->problem.empty()) {
+            *same = std::move(c);
+        }
+    }
+    all.left_out.insert(all.left_out.end(), more.left_out.begin(), more.left_out.end());
+    all.complete = more.complete;
+    all.verdict = std::max(all.left_out.empty() ? vkf::Verdict::healthy : vkf::Verdict::degraded, more.verdict);
 }
 
 Kept kept_of(const Report& report, const std::vector<vkf::LeftOut>& before) {

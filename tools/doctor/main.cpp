@@ -15,7 +15,8 @@ int main(int argc, char** argv) {
         "Runs every kernel that a Vulkan device can take on small inputs, compares with double precision, and "
         "measures. "
         "Kernels that fail are left out of later programs. Exit code: 0 healthy, 1 degraded (others stand in for what "
-        "failed), 2 unusable, or options that there are not, 3 the report cannot be written of a device that can be used");
+        "failed), 2 unusable, or options that there are not, 3 the report cannot be written of a device that can be "
+        "used");
     app.add_option("--device", options.device, "index or part of the name of the Vulkan device");
     CLI::Option* quick =
         app.add_flag("--quick", options.quick, "the kernels that the device chooses, in under 30 seconds");
@@ -31,6 +32,10 @@ int main(int argc, char** argv) {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
         return app.exit(e) == 0 ? 0 : 2;
+    }
+    if (folder.empty()) {
+        std::fprintf(stderr, "vkformer-doctor: --output names no folder; --no-report writes no report\n");
+        return 2;
     }
     options.keep = !dry_run;
     options.folder = no_report ? "" : folder;

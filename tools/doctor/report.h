@@ -44,6 +44,10 @@ std::vector<KernelSummary> summaries(const vkf::SelfTest& test);
 bool knows_f32(const vkf::SelfTest& test);
 bool knows_f16(const vkf::SelfTest& test);
 
+/// Puts what a later device found behind what the ones before did. A check that both passed is
+/// there once.
+void put_behind(vkf::SelfTest& all, vkf::SelfTest more);
+
 /// What programs do without from now on, and what is said of it.
 struct Kept {
     std::vector<vkf::LeftOut> list;

@@ -164,6 +164,7 @@ std::string html_of(const Report& report) {
     if (!report.not_measured.empty()) {
         out += "<p>Not measured: " + html_escape(report.not_measured) + "</p>\n";
     }
-    out += report.ops.empty() ? "" : shares_picture(report) + rate_table(report);
+    out += report.ops.empty() ? "" : shares_picture(report);
+    out += report.ops.empty() && report.ceilings.empty() ? "" : rate_table(report);
     return out + "</body></html>\n";
 }

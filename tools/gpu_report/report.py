@@ -183,6 +183,12 @@ def main():
     arguments = parser.parse_args()
     if arguments.ggml and "here" in arguments.gpus:
         parser.error("--ggml is for GPUs' compilers, not for `here`")
+    before = None
+    if arguments.compare:  # which --json may name too
+        try:
+            before = json.loads(arguments.compare.read_text())
+        except (OSError, ValueError) as e:
+            parser.error(f"--compare {arguments.compare}: {e}")
     os.environ.pop("VKFORMER_TUNING", None)  # it would decide before what a case asks for
     gpus = arguments.gpus or subprocess.run([arguments.compilers, "--list"], capture_output=True, text=True,
                                             check=True).stdout.split()
@@ -196,8 +202,8 @@ def main():
         arguments.json.write_text(json.dumps(told, indent=1) + "\n")
     if arguments.svg:
         arguments.svg.write_text(picture(told))
-    if arguments.compare:
-        lines = compare(json.loads(arguments.compare.read_text()), told, arguments.only)
+    if before is not None:
+        lines = compare(before, told, arguments.only)
         print("\n".join(lines) if lines else "nothing differs")
     if arguments.limits:
         lines = beyond(json.loads((HERE / "limits.json").read_text()), told)

@@ -4,10 +4,12 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <string>
 
 #include "search.h"
 #include "workload.h"
@@ -82,7 +84,7 @@ std::string settle(const Options& options, const vkf::Tunable& tunable, const st
 }
 
 void search(const Options& options) {
-    for (const char* name : {"VKFORMER_TUNING", "VKFORMER_VARIANT"}) {
+    for (const char* name : {"VKFORMER_TUNING", "VKFORMER_VARIANT", "VKFORMER_LEAVE_OUT"}) {
         if (const char* decided = std::getenv(name); decided && *decided != 0) {
             throw vkf::Error("decides already; unset it", std::string(name) + "=" + decided);
         }
@@ -143,7 +145,10 @@ int main(int argc, char** argv) {
         "programs on it");
     app.add_option("--device", options.device, "index or part of the name of the Vulkan device");
     app.add_option("--seconds", options.seconds, "time spent on each number that is tried")
-        ->check(CLI::Range(0.001, 60.0));
+        ->check(CLI::Range(0.001, 60.0))
+        ->check([](const std::string& text) {  // which is in every range
+            return std::isnan(std::strtod(text.c_str(), nullptr)) ? text + " is no number" : std::string();
+        });
     CLI::Option* dry_run = app.add_flag("--dry-run", options.dry_run, "keep nothing");
     CLI::Option* forget = app.add_flag("--forget", options.forget, "remove what was kept, and end");
     CLI::Option* show = app.add_flag("--show", options.show, "print what is kept and what can be chosen, and end");
