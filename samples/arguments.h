@@ -5,28 +5,58 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cmath>
-#include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <string>
 #include <system_error>
+#include <type_traits>
 
-/// Throws for a number that CLI11 lets through: NaN, which every comparison with a range is false
-/// for, infinity, and a whole number that wraps around where 64 bits do not hold it.
-inline void require_numbers(const CLI::App& app) {
-    for (const CLI::Option* option : app.get_options()) {
-        const std::string type = option->get_type_name();
-        for (const std::string& text : option->results()) {
-            if (type.starts_with("FLOAT") && !std::isfinite(std::strtod(text.c_str(), nullptr))) {
-                throw CLI::ValidationError(option->get_name(), text + " is no finite number");
-            }
-            std::uint64_t number = 0;
-            const char* end = text.data() + text.size();
-            if (type.starts_with("UINT") && (text.starts_with("-") || std::from_chars(text.data(), end, number).ec ==
-                                                                          std::errc::result_out_of_range)) {
-                throw CLI::ValidationError(option->get_name(), text + " is not between 0 and 18446744073709551615");
-            }
+/// Reads the whole of a text as a number that T holds: a finite one, without a plus or spaces.
+template <typename T>
+bool read_number(const std::string& text, T& to) {
+    const char* const end = text.data() + text.size();
+    if constexpr (std::is_floating_point_v<T>) {
+        if (text.empty() || text.starts_with('+') || text.find_first_not_of("+-.0123456789eE") != std::string::npos) {
+            return false;
         }
+        char* stopped = nullptr;
+        to = std::is_same_v<T, float> ? static_cast<T>(std::strtof(text.c_str(), &stopped))
+                                      : static_cast<T>(std::strtod(text.c_str(), &stopped));
+        return stopped == end && std::isfinite(to);
+    } else {
+        const auto [stopped, error] = std::from_chars(text.data(), end, to);
+        return error == std::errc() && stopped == end;
     }
+}
+
+/// What is wrong with a text that is to be a T; nothing where it is one.
+template <typename T>
+std::string wrong_number(const std::string& text) {
+    if (T number{}; read_number(text, number)) {
+        return {};
+    }
+    if constexpr (std::is_floating_point_v<T>) {
+        return text + " is no finite number";
+    } else {
+        return text + " is no whole number between " + std::to_string(std::numeric_limits<T>::min()) + " and " +
+               std::to_string(std::numeric_limits<T>::max());
+    }
+}
+
+template <typename T>
+struct NumberIn {
+    using Type = T;
+};
+template <template <typename...> typename Holder, typename T, typename... Rest>
+struct NumberIn<Holder<T, Rest...>> {  // an optional, or a vector of numbers
+    using Type = T;
+};
+
+/// Adds an option whose texts are numbers that its own type holds. CLI11 by itself lets some
+/// through that wrap around, are empty, infinite or NaN.
+template <typename T>
+CLI::Option* add_number(CLI::App& app, const std::string& name, T& to, const std::string& what) {
+    return app.add_option(name, to, what)->check(wrong_number<typename NumberIn<T>::Type>);
 }
 
 /// Reads the command line. Where the program ends here, because of --help or a mistake, its exit
@@ -35,7 +65,6 @@ template <typename Check>
 int parse_arguments(CLI::App& app, int argc, char** argv, const Check& check) {
     try {
         app.parse(argc, argv);
-        require_numbers(app);
         check();
     } catch (const CLI::ParseError& e) {
         return app.exit(e) == 0 ? 0 : 1;  // --help is no failure

@@ -12,8 +12,8 @@ int main(int argc, char** argv) try {
     std::uint64_t count = 60;
     std::uint32_t work = 200;
     CLI::App app("Attention on a compute queue beside drawing on a graphics queue");
-    app.add_option("--frames", count, "how many")->check(CLI::Range(1, 100000))->capture_default_str();
-    app.add_option("--work", work, "iterations a pixel, to keep the graphics queue busy")->capture_default_str();
+    add_number(app, "--frames", count, "how many")->check(CLI::Range(1, 100000))->capture_default_str();
+    add_number(app, "--work", work, "iterations a pixel, to keep the graphics queue busy")->capture_default_str();
     if (const int code = parse_arguments(app, argc, argv); code >= 0) {
         return code;
     }

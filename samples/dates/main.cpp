@@ -208,7 +208,7 @@ int main(int argc, char** argv) {
     app.add_option("--model", options.model, "folder with config.json and model.safetensors");
     app.add_option("--device", options.device, "index or part of the name of the Vulkan device");
     app.add_option("--picture", options.picture, "where the cross-attention of the first date is drawn (SVG)");
-    app.add_option("--batch", options.batch, "dates answered together")->check(CLI::Range(1, 256));
+    add_number(app, "--batch", options.batch, "dates answered together")->check(CLI::Range(1, 256));
     app.add_flag("--explain", options.explain, "print every dispatch, and why its kernel was chosen");
     app.add_flag("--check", options.check, "compare with the answers and tensors PyTorch computed");
     if (const int code = parse_arguments(app, argc, argv); code >= 0) {

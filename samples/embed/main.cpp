@@ -34,9 +34,10 @@ constexpr std::uint64_t kShow = 60;  // frames from one line of numbers to the n
 
 VkExtent2D parse_size(const std::string& text) {
     VkExtent2D size{};
-    char rest = 0;
-    if (std::sscanf(text.c_str(), "%ux%u%c", &size.width, &size.height, &rest) != 2 || size.width < 16 ||
-        size.height < 16 || size.width > 4096 || size.height > 4096) {
+    const std::size_t by = text.find('x');
+    const bool numbers = by != std::string::npos && read_number(text.substr(0, by), size.width) &&
+                         read_number(text.substr(by + 1), size.height);
+    if (!numbers || size.width < 16 || size.height < 16 || size.width > 4096 || size.height > 4096) {
         throw std::runtime_error("--size is " + text + ", and must be WxH, of 16 to 4096 each");
     }
     return size;
@@ -151,24 +152,24 @@ int run(const Options& o) {
 int main(int argc, char** argv) try {
     Options o;
     CLI::App app("A flock steered by a Transformer layer in a renderer's own command buffer");
-    app.add_option("--frames", o.frames, "how many; in a window 0 is until it is closed")->capture_default_str();
+    add_number(app, "--frames", o.frames, "how many; in a window 0 is until it is closed")->capture_default_str();
     app.add_option("--out", o.out, "a folder for frame-0000.png and so on; none: no files");
     app.add_option("--size", o.size, "WxH, in pixels")->capture_default_str();
-    app.add_option("--boids", o.boids, "how many")->check(CLI::Range(2, 4096))->capture_default_str();
-    app.add_option("--hunters", o.hunters, "how many of them are feared")
+    add_number(app, "--boids", o.boids, "how many")->check(CLI::Range(2, 4096))->capture_default_str();
+    add_number(app, "--hunters", o.hunters, "how many of them are feared")
         ->check(CLI::Range(0, 64))
         ->capture_default_str();
-    app.add_option("--watch", o.watched, "whose attention is drawn")->capture_default_str();
+    add_number(app, "--watch", o.watched, "whose attention is drawn")->capture_default_str();
     app.add_flag("--checked", o.checked, "look for wrong use of the layer");
     app.add_flag("--window", o.window, "show them");
     app.add_flag("--learn", o.learn, "begin at random, and learn from the layer of rules while flying");
-    app.add_option("--learn-budget", o.lessons.budget_ms, "milliseconds of the device's time a frame, on average")
+    add_number(app, "--learn-budget", o.lessons.budget_ms, "milliseconds of the device's time a frame, on average")
         ->check(CLI::Range(0.01, 1000.0))
         ->capture_default_str();
-    app.add_option("--learn-steps", o.lessons.steps, "exactly so many a frame instead; 0: by the budget")
+    add_number(app, "--learn-steps", o.lessons.steps, "exactly so many a frame instead; 0: by the budget")
         ->check(CLI::Range(0u, Lessons::kMost))
         ->capture_default_str();
-    app.add_option("--learn-to", o.learn_to, "fail unless the loss falls to this share of what it was");
+    add_number(app, "--learn-to", o.learn_to, "fail unless the loss falls to this share of what it was");
     app.add_flag("--repeat", o.repeat, "fly twice, and fail unless every bit is the same");
     if (const int code = parse_arguments(app, argc, argv); code >= 0) {
         return code;

@@ -129,8 +129,8 @@ int main(int argc, char** argv) {
     app.add_option("model", options.model, "folder with config.json, model.safetensors and tokenizer.json")->required();
     app.add_option("lines", options.lines, "lines of text; without any they are read from the standard input");
     app.add_option("--query", options.query, "only those nearest to this");
-    app.add_option("--show", options.show, "how many")->check(CLI::Range(1, 1000));
-    app.add_option("--batch", options.batch, "lines that are read together")->check(CLI::Range(1, 1024));
+    add_number(app, "--show", options.show, "how many")->check(CLI::Range(1, 1000));
+    add_number(app, "--batch", options.batch, "lines that are read together")->check(CLI::Range(1, 1024));
     app.add_flag("--check", options.check, "compare with the embeddings PyTorch gave, in the model's expected.json");
     app.add_option("--device", options.device, "index or part of the name of the Vulkan device");
     if (const int code = parse_arguments(app, argc, argv); code >= 0) {

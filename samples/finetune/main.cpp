@@ -268,24 +268,24 @@ void add_options(CLI::App& app, Options& o) {
     app.add_option("model", o.model, "folder with config.json and model.safetensors (or shards)")->required();
     CLI::Option* ids = app.add_option("--ids", o.ids, "file of token ids with spaces between, a text a line");
     app.add_option("--text", o.text, "file of text, a text a line, for the model's tokenizer")->excludes(ids);
-    app.add_option("--steps", o.steps, "steps in all")->check(CLI::Range(1, 1 << 24));
-    app.add_option("--batch", o.batch, "texts of a step")->check(CLI::Range(1, 4096));
-    app.add_option("--micro-batch", o.micro_batch, "texts that run together, in less memory; 0: all of a step")
+    add_number(app, "--steps", o.steps, "steps in all")->check(CLI::Range(1, 1 << 24));
+    add_number(app, "--batch", o.batch, "texts of a step")->check(CLI::Range(1, 4096));
+    add_number(app, "--micro-batch", o.micro_batch, "texts that run together, in less memory; 0: all of a step")
         ->check(CLI::NonNegativeNumber);
-    app.add_option("--tokens", o.tokens, "tokens to which texts are cut, instead of what the model takes")
+    add_number(app, "--tokens", o.tokens, "tokens to which texts are cut, instead of what the model takes")
         ->check(CLI::Range(2, 1 << 20));
-    app.add_option("--lr", o.adamw.learning_rate, "learning rate")->check(CLI::NonNegativeNumber);
-    app.add_option("--betas", o.betas, "of AdamW")->expected(2);
-    app.add_option("--eps", o.adamw.eps, "of AdamW")->check(CLI::NonNegativeNumber);
-    app.add_option("--weight-decay", o.adamw.weight_decay, "of AdamW")->check(CLI::NonNegativeNumber);
-    app.add_option("--clip", o.clip, "2-norm that all gradients together are clipped to; 0: they are not")
+    add_number(app, "--lr", o.adamw.learning_rate, "learning rate")->check(CLI::NonNegativeNumber);
+    add_number(app, "--betas", o.betas, "of AdamW")->expected(2);
+    add_number(app, "--eps", o.adamw.eps, "of AdamW")->check(CLI::NonNegativeNumber);
+    add_number(app, "--weight-decay", o.adamw.weight_decay, "of AdamW")->check(CLI::NonNegativeNumber);
+    add_number(app, "--clip", o.clip, "2-norm that all gradients together are clipped to; 0: they are not")
         ->check(CLI::NonNegativeNumber);
     app.add_option("--schedule", o.schedule, "of the learning rate, over all steps")
         ->check(CLI::IsMember({"constant", "linear", "cosine"}));
-    app.add_option("--warmup", o.warmup, "steps until the learning rate is reached")->check(CLI::NonNegativeNumber);
-    CLI::Option* lora = app.add_option("--lora", o.lora, "train adapters of this rank, and leave the model as it is")
+    add_number(app, "--warmup", o.warmup, "steps until the learning rate is reached")->check(CLI::NonNegativeNumber);
+    CLI::Option* lora = add_number(app, "--lora", o.lora, "train adapters of this rank, and leave the model as it is")
                             ->check(CLI::Range(1, 4096));
-    app.add_option("--lora-alpha", o.lora_alpha, "over the rank, the factor of the adapters; the rank if not given")
+    add_number(app, "--lora-alpha", o.lora_alpha, "over the rank, the factor of the adapters; the rank if not given")
         ->check(CLI::PositiveNumber)
         ->needs(lora);
     app.add_option("--lora-targets", o.lora_targets, "the linear layers that have adapters, by the ends of their names")
@@ -296,13 +296,13 @@ void add_options(CLI::App& app, Options& o) {
         ->needs(lora);
     app.add_option("--arithmetic", o.arithmetic, "what products may compute with where the device is faster at it")
         ->check(CLI::IsMember({"fp32", "fp16"}));
-    app.add_option("--loss-scale", o.loss_scale,
-                   "what the loss is multiplied by at first; steps that overflow are left out, and it adapts")
+    add_number(app, "--loss-scale", o.loss_scale,
+               "what the loss is multiplied by at first; steps that overflow are left out, and it adapts")
         ->check(CLI::NonNegativeNumber);
-    app.add_option("--seed", o.seed, "of the adapters' first numbers");
+    add_number(app, "--seed", o.seed, "of the adapters' first numbers");
     CLI::Option* saved =
         app.add_option("--save", o.save, "folder for the model or the adapters, and the checkpoint to go on from");
-    app.add_option("--save-every", o.save_every, "steps between savings; 0: at the end alone")
+    add_number(app, "--save-every", o.save_every, "steps between savings; 0: at the end alone")
         ->check(CLI::NonNegativeNumber)
         ->needs(saved);
     app.add_option("--resume", o.resume, "folder of an earlier --save, to go on from");

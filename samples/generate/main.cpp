@@ -286,20 +286,20 @@ void add_options(CLI::App& app, Options& o) {
     app.add_option("--ids", o.ids, "token ids to be continued instead; ids are printed")
         ->excludes(prompt)
         ->excludes("--chat");
-    app.add_option("-n,--max-tokens", o.max_tokens, "most tokens of the answer")->check(CLI::Range(1, 1 << 20));
-    app.add_option("--temperature", o.sampling.temperature,
-                   "0: always the likeliest token, which is what holds where nothing is said of draws")
+    add_number(app, "-n,--max-tokens", o.max_tokens, "most tokens of the answer")->check(CLI::Range(1, 1 << 20));
+    add_number(app, "--temperature", o.sampling.temperature,
+               "0: always the likeliest token, which is what holds where nothing is said of draws")
         ->check(CLI::Range(0.0, 100.0));
-    app.add_option("--top-k", o.sampling.top_k,
-                   "draw among so many of the likeliest, at temperature 1 if no other is given")
+    add_number(app, "--top-k", o.sampling.top_k,
+               "draw among so many of the likeliest, at temperature 1 if no other is given")
         ->check(CLI::Range(1, 128));
-    app.add_option("--top-p", o.sampling.top_p, "and among the fewest of those that reach this share; the same")
+    add_number(app, "--top-p", o.sampling.top_p, "and among the fewest of those that reach this share; the same")
         ->check(CLI::Range(1e-6, 1.0));
-    app.add_option("--seed", o.sampling.seed, "of the draws");
+    add_number(app, "--seed", o.sampling.seed, "of the draws");
     app.add_option("--stop", o.stop, "text that ends the answer, and is not printed; may be given several times");
     app.add_flag("--ignore-eos", o.ignore_eos, "go on where the model would end");
     app.add_flag("--no-bos", o.no_bos, "put no token that begins a text before the prompt");
-    app.add_option("--chunk", o.chunk, "tokens of the prompt that are read together")->check(CLI::Range(1, 1 << 16));
+    add_number(app, "--chunk", o.chunk, "tokens of the prompt that are read together")->check(CLI::Range(1, 1 << 16));
     app.add_option("--device", o.device, "index or part of the name of the Vulkan device");
     app.add_option("--weights", o.weights, "what matrices are kept as, instead of as in the file")
         ->check(CLI::IsMember({"fp32", "fp16", "bf16", "int8", "int4"}));
@@ -331,12 +331,13 @@ void add_options(CLI::App& app, Options& o) {
         ->check(CLI::IsMember({"tensor", "layers", "auto"}))
         ->excludes(tensor)
         ->excludes(layers);
-    app.add_option("--speeds", o.speeds,
-                   "how fast the processes' devices are, as 3,1: shares are in proportion; else --layer-parallel "
-                   "measures, and --tensor-parallel takes them for alike")
+    add_number(app, "--speeds", o.speeds,
+               "how fast the processes' devices are, as 3,1: shares are in proportion; else --layer-parallel "
+               "measures, and --tensor-parallel takes them for alike")
         ->delimiter(',')
         ->allow_extra_args(false);
-    app.add_option("--limit", o.limit, "most seconds that one process waits for another")->check(CLI::Range(0.01, 1e6));
+    add_number(app, "--limit", o.limit, "most seconds that one process waits for another")
+        ->check(CLI::Range(0.01, 1e6));
     app.add_flag("--dry-run", o.dry_run, "print what memory it would take, and end");
     app.add_flag("--check", o.check, "compare with the answers PyTorch gave, in the model's expected.json");
 }

@@ -299,13 +299,13 @@ int main(int argc, char** argv) {
     app.add_option("--out", options.out, "folder for the model, the checkpoint and the loss curve");
     app.add_option("--config", options.config, "sizes and characters, as samples/dates/config.json has them");
     app.add_option("--device", options.device, "index or part of the name of the Vulkan device");
-    app.add_option("--steps", t.steps, "steps of training")->check(CLI::Range(1, 1 << 24));
-    app.add_option("--batch", t.batch, "dates of a step")->check(CLI::Range(1, 4096));
-    app.add_option("--lr", t.learning_rate, "largest learning rate")->check(CLI::NonNegativeNumber);
-    app.add_option("--warmup", t.warmup, "steps until it is reached")->check(CLI::NonNegativeNumber);
-    app.add_option("--seed", t.seed, "of parameters and dates");
-    app.add_option("--evaluate", options.evaluate, "steps between evaluations; 0: at the end alone");
-    app.add_option("--unseen", options.unseen, "dates of an evaluation")->check(CLI::Range(1, 100000));
+    add_number(app, "--steps", t.steps, "steps of training")->check(CLI::Range(1, 1 << 24));
+    add_number(app, "--batch", t.batch, "dates of a step")->check(CLI::Range(1, 4096));
+    add_number(app, "--lr", t.learning_rate, "largest learning rate")->check(CLI::NonNegativeNumber);
+    add_number(app, "--warmup", t.warmup, "steps until it is reached")->check(CLI::NonNegativeNumber);
+    add_number(app, "--seed", t.seed, "of parameters and dates");
+    add_number(app, "--evaluate", options.evaluate, "steps between evaluations; 0: at the end alone");
+    add_number(app, "--unseen", options.unseen, "dates of an evaluation")->check(CLI::Range(1, 100000));
     app.add_flag("--check", options.check, "take a few steps, and see that they do what they should");
     app.add_flag("--resume", options.resume, "go on from the checkpoint of an earlier run");
     if (const int code = parse_arguments(app, argc, argv); code >= 0) {

@@ -187,6 +187,27 @@ TEST_CASE("programs: wrong arguments are refused by name") {
         longest += "1 ";
     }
     refused({"--ids", longest}, "the prompt has 500 tokens; the model takes 1 to ");
+    const auto no_number = [](const std::vector<std::string>& words, const std::string& part) {
+        const Outcome o = run(words);
+        CHECK(o.code == 1);
+        CHECK_MESSAGE(has(o.output, part), o.output);
+    };
+    for (const std::string wrong : {" -1", "0x1ffffffffffffffff", "+1844", "18446744073709551616"}) {
+        no_number({generate, "--top-k", "3", "--seed", wrong},
+                  "--seed: " + wrong + " is no whole number between 0 and ");
+    }
+    no_number({generate, "--top-k", "3", "--seed="}, "--seed: ");
+    no_number({generate, "-n", "4294967297"}, "--max-tokens: ");
+    const std::string huge = "99999999999999999999";
+    const std::vector<std::pair<std::string, std::string>> of_training = {
+        {"--warmup", huge + " is no whole number"}, {"--micro-batch", huge + " is no whole number"},
+        {"--clip", "1e39 is no finite number"},     {"--lr", "0x1p3 is no finite number"},
+        {"--eps", "inf is no finite number"},
+    };
+    for (const auto& [option, told] : of_training) {
+        no_number({FINETUNE_PROGRAM, "nowhere", "--ids", "nowhere", option, told.substr(0, told.find(' '))},
+                  option + ": " + told);
+    }
     const Outcome no_date = run({DATES_PROGRAM, ""});
     CHECK(no_date.code == 1);
     CHECK_MESSAGE(has(no_date.output, "a date is empty"), no_date.output);
