@@ -58,6 +58,10 @@ vkf_result vkf_device_tensor_get(const vkf_device_tensor* tensor, vkf_dtype* dty
 vkf_result vkf_device_tensor_read(const vkf_device_tensor* tensor, void* to, uint64_t capacity, uint64_t* count) {
     return guard(__func__, [&] {
         const DeviceTensor& t = need(tensor, "tensor");
+        auto* bytes = static_cast<std::byte*>(to);
+        if (t.bytes() <= capacity) {
+            t.read({t.bytes() == 0 ? bytes : &need(bytes, "to"), static_cast<std::size_t>(t.bytes())});
+        }
         if (count) {
             *count = t.bytes();
         }
@@ -65,8 +69,6 @@ vkf_result vkf_device_tensor_read(const vkf_device_tensor* tensor, void* to, uin
             throw Error("has " + std::to_string(t.bytes()) + " bytes; there is room for " + std::to_string(capacity),
                         "a tensor");
         }
-        auto* bytes = static_cast<std::byte*>(to);
-        t.read({t.bytes() == 0 ? bytes : &need(bytes, "to"), static_cast<std::size_t>(t.bytes())});
     });
 }
 

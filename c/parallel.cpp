@@ -142,9 +142,10 @@ vkf_result vkf_all_reduce(vkf_value x, vkf_value* y) {
 vkf_result vkf_all_gather(vkf_value x, uint32_t ranks, const int64_t* columns, vkf_value* parts) {
     return guard(__func__, [&] {
         const std::span<const std::int64_t> of_ranks = span_of(columns, ranks, "columns");
-        const std::vector<Value> all = all_gather(value_of(x, "x"), {of_ranks.begin(), of_ranks.end()});
-        for (std::size_t r = 0; r < all.size(); ++r) {
-            (&need(parts, "parts"))[r] = to_c(all[r]);
+        // before anything is described
+        vkf_value* to = ranks != 0 ? &need(parts, "parts") : nullptr;
+        for (const Value& part : all_gather(value_of(x, "x"), {of_ranks.begin(), of_ranks.end()})) {
+            *to++ = to_c(part);
         }
     });
 }

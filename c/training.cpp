@@ -148,10 +148,11 @@ void update_by(std::uint32_t count, const vkf_value* parameters, const vkf_value
 vkf_result vkf_gradients(vkf_value loss, uint32_t count, const vkf_value* values, vkf_value seed,
                          vkf_value* gradients) {
     return guard(__func__, [&] {
-        const std::vector<Value> found =
-            vkf::gradients(value_of(loss, "loss"), values_of(count, values, "values"), value_or_none(seed));
-        for (std::uint32_t i = 0; i < count; ++i) {
-            (&need(gradients, "gradients"))[i] = to_c(found[i]);
+        // before anything is described
+        vkf_value* to = count != 0 ? &need(gradients, "gradients") : nullptr;
+        for (const Value& found :
+             vkf::gradients(value_of(loss, "loss"), values_of(count, values, "values"), value_or_none(seed))) {
+            *to++ = to_c(found);
         }
     });
 }

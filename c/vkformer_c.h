@@ -20,11 +20,14 @@
 //
 // A function writes its outputs when it succeeds; an output may be one of the inputs. When it
 // fails, a handle is null and everything else is as it was; but where `capacity` has no room for
-// all numbers, `count` says how many there are. A device may be used by several threads at once, as
-// weights may; a graph belongs to one; tensors, state, requirements, shared buffers and programs to
-// one at a time, but for what vkf_program_record() says. Functions that a host gives (locks,
-// memory, choices, progress) do not throw; the functions of a device may be called until the last
-// object that was made from it is gone.
+// all numbers, `count` says how many there are, and a graph may have some of what was to be
+// described: options and sizes are checked first, but how values fit each other is found on the
+// way. Nodes that no output needs do no harm; a weight that is left there vkf_compile() wants, so
+// describe the graph anew where a layer was refused. A device may be used by several threads at
+// once, as weights may; a graph belongs to one; tensors, state, requirements, shared buffers and
+// programs to one at a time, but for what vkf_program_record() says. Functions that a host gives
+// (locks, memory, choices, progress) do not throw; the functions of a device may be called until
+// the last object that was made from it is gone.
 //
 // Texts are UTF-8, and are read only during the call. Texts that are returned in the caller's
 // memory are cut to fit it and always end in a 0. `needed`, where it is not null, receives the

@@ -24,7 +24,10 @@ AttentionResult self_attention(Value x, const SelfAttentionOptions& options) {
 }
 
 AttentionResult multi_head_attention(Value query, Value key, Value value, const MultiHeadAttentionOptions& options) {
-    const HeadSizes sizes = heads_over_width("multi_head_attention", query, options.heads);
+    constexpr const char* kName = "multi_head_attention";
+    const HeadSizes sizes = heads_over_width(kName, query, options.heads);
+    fixed_width(kName, key);
+    fixed_width(kName, value);
     const Scope scope(query.graph(), options.name);
     const auto [q, k, v] = split_heads(project(QueryKeyValue{query, key, value}, sizes, options.bias), sizes);
     const Part own = share_of_heads(sizes, query.graph().rank()).query;
@@ -36,7 +39,10 @@ AttentionResult multi_head_attention(Value query, Value key, Value value, const 
 }
 
 Value multi_head_attention_by_heads(Value query, Value key, Value value, const MultiHeadAttentionOptions& options) {
-    const HeadSizes sizes = heads_over_width("multi_head_attention_by_heads", query, options.heads);
+    constexpr const char* kName = "multi_head_attention_by_heads";
+    const HeadSizes sizes = heads_over_width(kName, query, options.heads);
+    fixed_width(kName, key);
+    fixed_width(kName, value);
     const Part own = share_of_heads(sizes, query.graph().rank()).query;
     const Scope scope(query.graph(), options.name);
     std::vector<Value> heads;

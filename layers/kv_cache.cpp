@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/kv_cache.h"
 
+#include <string>
 #include <utility>
 
 #include "runtime/graph/packed.h"
@@ -9,6 +10,11 @@ namespace vkf {
 
 KvCache kv_cache(Graph& graph, const std::string& name, std::int64_t batch, std::int64_t capacity,
                  std::int64_t kv_heads, std::int64_t head_dim, Dim start, WeightType type) {
+    if (batch < 1 || capacity < 1 || kv_heads < 1 || head_dim < 1) {
+        throw Error("batch " + std::to_string(batch) + ", capacity " + std::to_string(capacity) + ", kv_heads " +
+                        std::to_string(kv_heads) + ", head_dim " + std::to_string(head_dim) + ": each is at least 1",
+                    "kv_cache");
+    }
     const bool plain = type == WeightType::f32;
     const std::int64_t width =
         plain ? head_dim : static_cast<std::int64_t>(packed_row_words(type, static_cast<std::uint64_t>(head_dim)));

@@ -27,7 +27,7 @@ struct KvCache {
 };
 
 /// The states `name`.key and `name`.value of a cache for B sequences of up to `capacity` tokens,
-/// kv_heads heads of head_dim.
+/// kv_heads heads of head_dim; each of these is at least 1.
 VKF_API KvCache kv_cache(Graph& graph, const std::string& name, std::int64_t batch, std::int64_t capacity,
                          std::int64_t kv_heads, std::int64_t head_dim, Dim start, WeightType type = WeightType::f32);
 

@@ -6,6 +6,7 @@
 #include "layers/norm.h"
 #include "layers/projections.h"
 #include "layers/sharing.h"
+#include "ops/checks.h"
 #include "ops/collectives.h"
 
 namespace vkf::torch {
@@ -95,9 +96,6 @@ Mask mask_of(const MultiheadAttentionOptions& o, std::int64_t extra) {
         attention = reshape(attention, {-1, o.num_heads, attention.size(1), attention.size(2)});
     }
     if (padding) {
-        if (padding.rank() != 2) {
-            throw Error("key_padding_mask " + padding.str() + " must be (batch, keys)", kName);
-        }
         padding = reshape(padding, {padding.size(0), 1, 1, padding.size(1)});
     }
     for (const Value& m : {attention, padding}) {
@@ -112,9 +110,6 @@ Mask mask_of(const MultiheadAttentionOptions& o, std::int64_t extra) {
         }
     }
     if (o.is_causal) {
-        if (extra != 0) {
-            throw Error("is_causal together with add_bias_kv or add_zero_attn; give attn_mask instead", kName);
-        }
         mask.causal = o.cache ? Causal::bottom_right : Causal::top_left;
     }
     return mask;
@@ -133,6 +128,29 @@ Value mean_over_heads(Value weights, std::int64_t heads) {
     return is_whole(weights.graph()) ? mean : all_reduce(mean);
 }
 
+/// Throws for options that exclude each other, before anything is described.
+void check_options(const MultiheadAttentionOptions& o) {
+    const bool appends = o.add_bias_kv || o.add_zero_attn;
+    if (o.memory && appends) {
+        throw Error("add_bias_kv or add_zero_attn together with memory, which is projected to its last row already",
+                    kName);
+    }
+    if (o.is_causal && appends) {
+        throw Error("is_causal together with add_bias_kv or add_zero_attn; give attn_mask instead", kName);
+    }
+    if (o.key_padding_mask && o.key_padding_mask.rank() != 2) {
+        throw Error("key_padding_mask " + o.key_padding_mask.str() + " must be (batch, keys)", kName);
+    }
+    if (o.cache && o.cache->type != WeightType::f32) {
+        throw Error("a cache kept as " + std::string(name_of(o.cache->type)) +
+                        " is for grouped_query_attention; here it is f32",
+                    kName);
+    }
+    if (o.cache && o.cache->written) {
+        throw Error("a cache that is a ring is for grouped_query_attention", kName);
+    }
+}
+
 /// Ranks would draw numbers of their own for what they have of a layer.
 void refuse_dropout(const Graph& g, float dropout) {
     if (dropout != 0.0f && !is_whole(g)) {
@@ -145,6 +163,7 @@ void refuse_dropout(const Graph& g, float dropout) {
 }  // namespace
 
 AttentionResult multihead_attention(Value query, Value key, Value value, const MultiheadAttentionOptions& options) {
+    check_options(options);
     Graph& g = query.graph();
     const Scope scope(g, options.name);
     const bool same = key && value && query.id() == key.id() && key.id() == value.id();
@@ -154,10 +173,6 @@ AttentionResult multihead_attention(Value query, Value key, Value value, const M
             key = transpose(key, 0, 1);
             value = transpose(value, 0, 1);
         }
-    }
-    if (options.memory && (options.add_bias_kv || options.add_zero_attn)) {
-        throw Error("add_bias_kv or add_zero_attn together with memory, which is projected to its last row already",
-                    kName);
     }
     refuse_dropout(g, options.dropout);
     const HeadSizes sizes = heads_over_width(kName, query, options.num_heads);
@@ -199,14 +214,6 @@ AttentionResult multihead_attention(Value query, Value key, Value value, const M
     }
     q = split_heads(q, heads);
     if (options.cache) {
-        if (options.cache->type != WeightType::f32) {
-            throw Error("a cache kept as " + std::string(name_of(options.cache->type)) +
-                            " is for grouped_query_attention; here it is f32",
-                        kName);
-        }
-        if (options.cache->written) {
-            throw Error("a cache that is a ring is for grouped_query_attention", kName);
-        }
         const CachedKv all = append(*options.cache, transpose(k, 1, 2), transpose(v, 1, 2));
         k = all.key;
         v = all.value;
@@ -249,6 +256,21 @@ Dim seed_of(const TransformerLayerOptions& o, Place place) {
     return seed_of_place(o.dropout_seed, static_cast<std::int64_t>(place));
 }
 
+/// Throws for sizes and numbers that do not fit x, before the layer has a parameter.
+void check_layer(const char* layer, const Value& x, const TransformerLayerOptions& o) {
+    support::require_dtype(layer, x, DType::f32);
+    heads_over_width(layer, x, o.nhead);
+    support::require(o.dim_feedforward >= 1, layer,
+                     "dim_feedforward " + std::to_string(o.dim_feedforward) + " over " + x.str() + " is below 1");
+    support::check_epsilon(layer, o.layer_norm_eps);
+    support::check_probability(layer, "dropout", o.dropout);
+    refuse_dropout(x.graph(), o.dropout);
+}
+
+void require_layers(const char* stack, const char* what, std::int64_t count) {
+    support::require(count >= 1, stack, std::string(what) + " is " + std::to_string(count) + "; it is at least 1");
+}
+
 /// x + f(norm(x)) or norm(x + f(x)), with dropout of what is added.
 template <class F>
 Value residual(Value x, const char* norm, const TransformerLayerOptions& o, Place sum, F f) {
@@ -274,6 +296,7 @@ Value feed_forward_part(Value x, const char* norm, const TransformerLayerOptions
 
 Value transformer_encoder_layer(Value src, const TransformerLayerOptions& options, Value src_mask,
                                 Value src_key_padding_mask) {
+    check_layer("torch.nn.TransformerEncoderLayer", src, options);
     const Scope scope(src.graph(), options.name);
     const Value x = residual(src, "norm1", options, Place::self_sum, [&](Value h) {
         return multihead_attention(h, h, h,
@@ -291,6 +314,12 @@ Value transformer_encoder_layer(Value src, const TransformerLayerOptions& option
 
 DecoderResult transformer_decoder_layer(Value tgt, const TransformerLayerOptions& options,
                                         const DecoderInputs& inputs) {
+    constexpr const char* kLayer = "torch.nn.TransformerDecoderLayer";
+    check_layer(kLayer, tgt, options);
+    if (!inputs.projected_memory) {
+        support::require(static_cast<bool>(inputs.memory), kLayer, "memory is missing, over " + tgt.str());
+        fixed_width(kLayer, inputs.memory);
+    }
     const Scope scope(tgt.graph(), options.name);
     Value x = residual(tgt, "norm1", options, Place::self_sum, [&](Value h) {
         const MultiheadAttentionOptions self{.name = "self_attn",
@@ -334,6 +363,7 @@ TransformerLayerOptions numbered(TransformerLayerOptions layer, std::size_t inde
 
 Value transformer_encoder(Value src, const TransformerLayerOptions& layer, std::int64_t num_layers,
                           const std::string& name, Value src_mask, Value src_key_padding_mask) {
+    require_layers("torch.nn.TransformerEncoder", "num_layers", num_layers);
     const Scope scope(src.graph(), name);
     for (std::int64_t i = 0; i < num_layers; ++i) {
         src = transformer_encoder_layer(src, numbered(layer, static_cast<std::size_t>(i)), src_mask,
@@ -344,6 +374,8 @@ Value transformer_encoder(Value src, const TransformerLayerOptions& layer, std::
 
 DecoderResult transformer_decoder(Value tgt, const TransformerLayerOptions& layer,
                                   const std::vector<DecoderInputs>& inputs, const std::string& name) {
+    require_layers("torch.nn.TransformerDecoder", "the number of layers, one for each of inputs,",
+                   static_cast<std::int64_t>(inputs.size()));
     const Scope scope(tgt.graph(), name);
     DecoderResult result{tgt, {}};
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -354,6 +386,11 @@ DecoderResult transformer_decoder(Value tgt, const TransformerLayerOptions& laye
 }
 
 Value transformer(Value src, Value tgt, const TransformerOptions& options, const TransformerMasks& masks) {
+    constexpr const char* kTransformer = "torch.nn.Transformer";
+    require_layers(kTransformer, "num_encoder_layers", options.num_encoder_layers);
+    require_layers(kTransformer, "num_decoder_layers", options.num_decoder_layers);
+    check_layer(kTransformer, src, options.layer);
+    check_layer(kTransformer, tgt, options.layer);
     const Scope scope(src.graph(), options.name);
     DecoderInputs in;
     in.memory = transformer_encoder(src, options.layer, options.num_encoder_layers, "encoder", masks.src_mask,

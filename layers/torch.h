@@ -95,7 +95,7 @@ VKF_API DecoderResult transformer_decoder_layer(Value tgt, const TransformerLaye
 struct TransformerOptions {
     TransformerLayerOptions layer = {};  ///< its name is ignored
     std::string name = {};
-    std::int64_t num_encoder_layers = 6, num_decoder_layers = 6;
+    std::int64_t num_encoder_layers = 6, num_decoder_layers = 6;  ///< at least 1
 };
 
 /// Masks as torch.nn.Transformer.forward takes them.
@@ -106,11 +106,11 @@ struct TransformerMasks {
     bool tgt_is_causal = false;
 };
 
-/// torch.nn.TransformerEncoder: layers.* and a final `norm`. src (B, S, E).
+/// torch.nn.TransformerEncoder: layers.*, at least 1, and a final `norm`. src (B, S, E).
 VKF_API Value transformer_encoder(Value src, const TransformerLayerOptions& layer, std::int64_t num_layers,
                                   const std::string& name, Value src_mask = {}, Value src_key_padding_mask = {});
-/// torch.nn.TransformerDecoder: layers.* and a final `norm`; inputs[i] is what layer i attends to.
-/// tgt (B, T, E).
+/// torch.nn.TransformerDecoder: layers.*, at least 1, and a final `norm`; inputs[i] is what layer i
+/// attends to. tgt (B, T, E).
 VKF_API DecoderResult transformer_decoder(Value tgt, const TransformerLayerOptions& layer,
                                           const std::vector<DecoderInputs>& inputs, const std::string& name);
 /// torch.nn.Transformer, batch first: src (B, S, E), tgt (B, T, E) -> (B, T, E). Parameters

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "models/files/safetensors.h"
+#include "runtime/graph/node.h"
 #include "runtime/graph/packed.h"
 #include "tests/device.h"
 #include "tests/fixtures.h"
@@ -100,6 +101,31 @@ TEST_CASE("c functions: what fails leaves its outputs as they were") {
     CHECK(vkf_program_explain(program, nullptr, 3, &needed) == VKF_ERROR);
     CHECK(needed == 99);
     vkf_program_destroy(program);
+    vkf_device_tensor* tensor = nullptr;
+    const std::int64_t sizes[] = {3};
+    OK(vkf_device_tensor_create(on.device, VKF_F32, 1, sizes, &tensor));
+    count = 99;
+    CHECK(vkf_device_tensor_read(tensor, nullptr, 12, &count) == VKF_ERROR);
+    CHECK(count == 99);
+    CHECK(vkf_device_tensor_read(tensor, nullptr, 0, &count) == VKF_ERROR);
+    CHECK(count == 12);  // so much room is needed
+    vkf_device_tensor_destroy(tensor);
+    const std::size_t nodes = graph->nodes().size(), storages = graph->storages().size();
+    CHECK(vkf_gradients(y, 1, &x, vkf_no_value(), nullptr) == VKF_ERROR);
+    CHECK(contains(vkf_last_error(), "gradients is null"));
+    const std::int64_t columns[] = {3};
+    CHECK(vkf_all_gather(x, 1, columns, nullptr) == VKF_ERROR);
+    CHECK(contains(vkf_last_error(), "parts is null"));
+    vkf_value row{}, made{};
+    const vkf_dim rows[] = {vkf_size(1), vkf_size(3), vkf_size(4)};
+    OK(vkf_graph_input(graph, "rows", VKF_F32, 3, rows, &row));
+    vkf_transformer_layer_options layer = sized<vkf_transformer_layer_options>();
+    layer.nhead = 2;
+    layer.dim_feedforward = -1;
+    CHECK(vkf_transformer_encoder_layer(row, &layer, vkf_no_value(), vkf_no_value(), &made) == VKF_ERROR);
+    CHECK(contains(vkf_last_error(), "dim_feedforward -1"));
+    CHECK(graph->nodes().size() == nodes);
+    CHECK(graph->storages().size() == storages + 1);  // the input alone
     vkf_value weight{};
     OK(vkf_graph_weight(graph, "w", VKF_F32, 1, shape, &weight));
     std::uint32_t all = 99;

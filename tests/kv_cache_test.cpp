@@ -9,6 +9,7 @@
 #include "layers/torch.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
+#include "runtime/graph/node.h"
 #include "runtime/graph/packed.h"
 #include "tests/attention_check.h"
 #include "tests/device.h"
@@ -354,6 +355,20 @@ TEST_CASE("kv cache: half a ring is refused, and a ring where its rows would be 
     CHECK(
         contains(error_of([&] { torch::multihead_attention(x, x, x, {.name = "a", .num_heads = 2, .cache = cache}); }),
                  "a cache that is a ring is for grouped_query_attention"));
+}
+
+TEST_CASE("kv cache: sizes below 1 are refused, and no state is left") {
+    Graph g;
+    for (const WeightType type : {WeightType::f32, WeightType::int8}) {
+        for (const std::int64_t wrong : {std::int64_t{0}, std::int64_t{-8}}) {
+            const std::string told = "kv_cache: batch 1, capacity 8, kv_heads 2, head_dim " + std::to_string(wrong);
+            CHECK(contains(error_of([&] { kv_cache(g, "cache", 1, 8, 2, wrong, 0, type); }), told));
+            CHECK(contains(error_of([&] { kv_cache(g, "cache", wrong, 8, 2, 8, 0, type); }), "each is at least 1"));
+            CHECK(contains(error_of([&] { kv_cache(g, "cache", 1, wrong, 2, 8, 0, type); }), "each is at least 1"));
+            CHECK(contains(error_of([&] { kv_cache(g, "cache", 1, 8, wrong, 8, 0, type); }), "each is at least 1"));
+        }
+    }
+    CHECK(g.storages().empty());
 }
 
 TEST_CASE("kv cache: grouped_query_attention over a cache of each type") {

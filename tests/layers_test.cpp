@@ -4,10 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
 
 #include "layers/attention.h"
+#include "layers/linear.h"
 #include "layers/torch.h"
 #include "models/encoder_decoder.h"
+#include "runtime/graph/node.h"
 #include "tests/device.h"
 #include "tests/fixtures.h"
 #include "tests/host.h"
@@ -122,6 +127,75 @@ TEST_CASE("layers: numbers that do not fit are named") {
     const std::string error = error_of([&] { self_attention(x, {.name = "b", .mask = {.keys = mask}}); });
     CHECK(contains(error, "mask (4, 5)"));
     CHECK(contains(error, "4 against 5"));
+}
+
+TEST_CASE("layers: what is refused leaves no parameter") {
+    Graph g;
+    const Value x = g.input("x", {1, 3, 8}), ids = g.input("ids", {1, 3, 8}, DType::i32);
+    const Value free = g.input("free", {1, 3, g.symbol("width", 8)});
+    const Value mask = g.input("mask", {3}, DType::i32);
+    const std::size_t before = g.storages().size(), nodes = g.nodes().size();
+    const auto refused = [&](const std::string& words, const auto& describe) {
+        CHECK(contains(error_of(describe), words));
+        CHECK(g.storages().size() == before);
+        CHECK(g.nodes().size() == nodes);
+    };
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    for (const bool norm_first : {false, true}) {
+        const torch::TransformerLayerOptions good{.nhead = 2, .dim_feedforward = 8, .norm_first = norm_first};
+        torch::TransformerLayerOptions heads = good, inner = good, eps = good, rate = good;
+        heads.nhead = 3;
+        inner.dim_feedforward = -1;
+        eps.layer_norm_eps = nan;
+        rate.dropout = 1.5f;
+        const std::pair<const char*, torch::TransformerLayerOptions> wrong[] = {
+            {"does not divide into 3 heads", heads},
+            {"dim_feedforward -1 over x (1, 3, 8)", inner},
+            {"eps = nan", eps},
+            {"dropout = 1.5", rate},
+        };
+        for (const auto& one : wrong) {
+            refused(one.first, [&] { torch::transformer_encoder_layer(x, one.second); });
+            refused(one.first, [&] { torch::transformer_decoder_layer(x, one.second, {.memory = x}); });
+            refused(one.first, [&] { torch::transformer_encoder(x, one.second, 2, "e"); });
+            refused(one.first, [&] { torch::transformer(x, x, {.layer = one.second}); });
+        }
+        refused("ids", [&] { torch::transformer_encoder_layer(ids, good); });
+        refused("memory is missing", [&] { torch::transformer_decoder_layer(x, good, {}); });
+        refused("free", [&] { torch::transformer_decoder_layer(x, good, {.memory = free}); });
+        for (const std::int64_t count : {std::int64_t{0}, std::int64_t{-1}}) {
+            const std::string told = " is " + std::to_string(count) + "; it is at least 1";
+            refused("TransformerEncoder: num_layers" + told, [&] { torch::transformer_encoder(x, good, count, "e"); });
+            refused("num_encoder_layers" + told,
+                    [&] { torch::transformer(x, x, {.layer = good, .num_encoder_layers = count}); });
+            refused("num_decoder_layers" + told,
+                    [&] { torch::transformer(x, x, {.layer = good, .num_decoder_layers = count}); });
+        }
+        refused("TransformerDecoder", [&] { torch::transformer_decoder(x, good, {}, "d"); });
+    }
+    refused("must be (batch, keys)",
+            [&] { torch::multihead_attention(x, x, x, {.num_heads = 2, .key_padding_mask = mask}); });
+    refused("is_causal together with",
+            [&] { torch::multihead_attention(x, x, x, {.num_heads = 2, .add_zero_attn = true, .is_causal = true}); });
+    refused("free", [&] { multi_head_attention(x, free, x, {.heads = 2}); });
+    refused("free", [&] { multi_head_attention_by_heads(x, x, free, {.heads = 2}); });
+    refused("ids", [&] { linear_layer(ids, "l", 4); });
+    refused("ids", [&] { torch::layer_norm_layer(ids, "n"); });
+    refused("eps = nan", [&] { torch::layer_norm_layer(x, "n", nan); });
+}
+
+TEST_CASE("layers: a hook gives a value of the same graph and shape") {
+    Graph g, other;
+    const Value x = g.input("x", {2, 4}), foreign = other.input("foreign", {2, 3});
+    const auto refusal = [&](Value given) {
+        g.after_linear([given](Value, Value) { return given; });
+        return error_of([&] { linear_layer(x, "up", 3); });
+    };
+    CHECK(contains(refusal({}), "linear_layer: what after_linear() was given made nothing of value (2, 3)"));
+    CHECK(contains(refusal(foreign), "foreign (2, 3)"));
+    CHECK(contains(refusal(x), "made x (2, 4)"));
+    g.after_linear([](Value, Value y) { return scale(y, 2.0f); });
+    CHECK(linear_layer(x, "up", 3).shape() == Shape{2, 3});
 }
 
 TEST_CASE("incremental_attention: masks are those of the reference") {
