@@ -61,6 +61,30 @@ std::string kind_of(nb::handle object) {
     return text;
 }
 
+bool is_numpy(nb::handle object, const char* type) {
+    return PyObject_IsInstance(object.ptr(), nb::object(numpy().attr(type)).ptr()) == 1;
+}
+
+/// The object, or NumPy's view of it where it has a buffer alone: that of ctypes lacks strides.
+nb::object with_strides(nb::handle object, const std::string& what) {
+    if (nb::hasattr(object, "__dlpack__") || PyObject_CheckBuffer(object.ptr()) == 0 || is_numpy(object, "ndarray") ||
+        is_numpy(object, "generic")) {
+        return nb::borrow(object);
+    }
+    try {
+        return numpy().attr("asarray")(nb::steal(PyMemoryView_FromObject(object.ptr())));
+    } catch (nb::python_error&) {
+        fail("is " + kind_of(object) + ", not an array", what);
+    }
+}
+
+/// Throws for an array whose mask would be lost.
+void refuse_mask(nb::handle object, const std::string& what) {
+    if (nb::hasattr(object, "filled") && is_numpy(object, "ndarray")) {
+        fail("is a masked array, whose mask would be lost; take filled(value) of it", what);
+    }
+}
+
 Array plain(DenseArray array, vkf::DType type) {
     Array out;
     out.dtype = type;
@@ -74,7 +98,8 @@ Array plain(DenseArray array, vkf::DType type) {
 }  // namespace
 
 Array array_of(nb::handle given, const std::string& what) {
-    nb::object object = nb::borrow(given);
+    refuse_mask(given, what);
+    nb::object object = with_strides(given, what);
     if (nb::hasattr(object, "requires_grad") && PyObject_IsTrue(nb::object(object.attr("requires_grad")).ptr()) == 1) {
         fail("requires_grad, and gradients of PyTorch do not flow through vkformer; pass it with .detach()", what);
     }
@@ -94,8 +119,9 @@ Array array_of(nb::handle given, const std::string& what) {
         if (nb::cast<std::string>(object.attr("dtype").attr("name")) == "float64")
             object = object.attr("astype")("float32");
     }
-    if (is_bfloat16(object) && !nb::hasattr(object, "__dlpack_device__")) {
-        if (PyObject_IsInstance(object.ptr(), numpy().attr("generic").ptr()) == 1) {
+    // the name of a type is Python's code in NumPy, and is asked for where it has to be
+    if (!nb::hasattr(object, "__dlpack_device__") && is_bfloat16(object)) {
+        if (is_numpy(object, "generic")) {
             return array_of(numpy().attr("asarray")(object), what);
         }
         fail("is " + kind_of(object), what);
@@ -109,7 +135,7 @@ Array array_of(nb::handle given, const std::string& what) {
             return bits;
         }
         // a field of a record, say, whose stride is no multiple of an element
-        if (PyObject_IsInstance(object.ptr(), numpy().attr("ndarray").ptr()) == 1) {
+        if (is_numpy(object, "ndarray")) {
             object = numpy().attr("ascontiguousarray")(object);
         }
     }
@@ -172,7 +198,9 @@ Array narrowed(const std::vector<std::int64_t>& shape, std::span<const Number> n
 }
 
 /// Unsigned integers of more than 8 bits, for which vkf::DType has no names.
-std::optional<Array> narrowed_unsigned(nb::handle object, const std::string& what) {
+std::optional<Array> narrowed_unsigned(nb::handle given, const std::string& what) {
+    refuse_mask(given, what);
+    const nb::object object = with_strides(given, what);
     DenseArray array;
     if (!nb::ndarray_check(object) || !nb::try_cast<DenseArray>(object, array)) {
         PyErr_Clear();
@@ -320,9 +348,10 @@ vkf::LoadProgress progress_of(const nb::object& function) {
     const bool tells = function.is_valid() && !function.is_none();
     // without a function Ctrl-C ends it all the same
     return [shared = tells ? held(function) : nullptr](std::uint64_t done, std::uint64_t all) {
-        const nb::gil_scoped_acquire lock;
-        if (PyErr_CheckSignals() != 0) throw nb::python_error();
-        if (shared) (*shared)(done, all);
+        check_signals();
+        if (!shared) return;
+        const Locked lock;
+        (*shared)(done, all);
     };
 }
 
@@ -334,7 +363,7 @@ vkf::LoadOptions load_options(const std::optional<Choice<vkf::WeightType>>& matr
     out.progress = progress_of(progress);
     if (choose.is_valid() && !choose.is_none()) {
         out.choose = [shared = held(choose)](const vkf::HostTensor& tensor) -> std::optional<vkf::WeightType> {
-            const nb::gil_scoped_acquire lock;
+            const Locked lock;
             const nb::object chosen = (*shared)(tensor.name, nb::tuple(nb::cast(tensor.shape)));
             if (chosen.is_none()) return {};
             return cast_as<Choice<vkf::WeightType>>(chosen, "choose: what its function gave",

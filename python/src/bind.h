@@ -212,12 +212,46 @@ Tensors tensors_of(nb::handle object, bool as_they_are = false);
 /// A copy of an array in device memory.
 vkf::DeviceTensor tensor_of(const vkf::Device& device, nb::handle data);
 
+/// The interpreter's lock is given up while it lives. Where the interpreter has ended meanwhile, a
+/// daemon's thread sleeps from then on: Python would end it in a destructor, and so the process.
+class Released {
+public:
+    Released();
+    ~Released();
+    Released(const Released&) = delete;
+    Released& operator=(const Released&) = delete;
+
+private:
+    PyThreadState* state_;
+};
+/// The interpreter's lock is held while it lives, whether or not the thread had it: for what C++
+/// calls. A thread that has to take it after the interpreter has ended sleeps likewise.
+class Locked {
+public:
+    Locked();
+    ~Locked();
+    Locked(const Locked&) = delete;
+    Locked& operator=(const Locked&) = delete;
+
+private:
+    bool given_up_, foreign_;
+    PyGILState_STATE state_;
+};
+/// The interpreter is about to end. Waits for threads that are in vkformer, two seconds at most:
+/// the drivers that they are in end soon, too.
+void ending();
+/// Throws what the handler of a signal raised, Ctrl-C's too. The main thread alone calls handlers:
+/// no other takes the interpreter's lock here, but it sleeps where the interpreter has ended.
+void check_signals();
+/// Tells which thread is the main one, as Python numbers it.
+void become_main(unsigned long thread);
+
 /// Deletes what holds objects of Python's, with or without the interpreter's lock. It stays where
 /// the interpreter is gone already, as when C++'s own globals go last.
 template <class T>
 void delete_locked(T* holder) {
     if (Py_IsInitialized() == 0) return;
-    const nb::gil_scoped_acquire lock;
+    const Locked lock;
     delete holder;
 }
 /// An object that C++ may copy and destroy without the interpreter's lock.
@@ -290,10 +324,11 @@ struct Program {
     std::optional<vkf::Device> device;
     vkf::Program* program;
     std::shared_ptr<Mutex> mutex;
+    std::uint32_t slots = 1;  ///< recordings in flight; a model's own programs have one
     std::vector<Port> inputs, outputs;
     std::vector<vkf::SymbolInfo> symbols;
     std::vector<std::string> symbol_names;
-    /// what bind() gave, by input or output, and nobody took back
+    /// what bind() gave, by input or output, and nobody took back; it changes behind the mutex
     std::map<std::string, vkf::DeviceTensor, std::less<>> bound;
 
     vkf::Program& get() const { return *program; }
@@ -310,22 +345,6 @@ void making_device();
 void forked();
 /// True while this thread is in the lock functions of a host's queue.
 bool& in_queue_hook();
-
-/// The interpreter's lock is given up while it lives. Where the interpreter has ended meanwhile, a
-/// daemon's thread sleeps from then on: Python would end it in a destructor, and so the process.
-class Released {
-public:
-    Released() : state_(PyEval_SaveThread()) {}
-    ~Released() { take_back(state_); }
-    Released(const Released&) = delete;
-    Released& operator=(const Released&) = delete;
-
-private:
-    static void take_back(PyThreadState* state) noexcept;
-    PyThreadState* state_;
-};
-/// The interpreter is about to end. Waits for threads that are taking its lock back.
-void ending();
 
 /// Runs `work` without the interpreter's lock, behind the mutex.
 template <class F>

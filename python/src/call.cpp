@@ -40,8 +40,11 @@ const Port* found(const std::vector<Port>& ports, std::string_view name) {
     return nullptr;
 }
 
+/// A shape as Python writes it.
 std::string text_of(const std::vector<std::int64_t>& shape) {
-    return nb::cast<std::string>(nb::str(nb::tuple(nb::cast(shape))));
+    std::string out;
+    for (const std::int64_t size : shape) out += (out.empty() ? "(" : ", ") + std::to_string(size);
+    return out.empty() ? "()" : out + (shape.size() == 1 ? ",)" : ")");
 }
 
 std::string names_of(const std::vector<Port>& ports) {
@@ -114,8 +117,10 @@ void upload(Program& p, const std::string& input, nb::handle object) {
     if (nb::isinstance<vkf::DeviceTensor>(object)) fail("is a tensor: bind() lets runs read it where it lies", input);
     const Port* port = p.input(input);
     const Array array = port != nullptr ? fitting(*port, object) : wide_array_of(object, input);
-    unlocked(*p.mutex, [&] { upload(p.get(), input, array); });
-    p.bound.erase(input);
+    unlocked(*p.mutex, [&] {
+        upload(p.get(), input, array);
+        p.bound.erase(input);
+    });
 }
 
 nb::object download(Program& p, const std::string& output) {
@@ -146,7 +151,8 @@ Given given_for(const Port& port, nb::handle object) {
     return {&port, fitting(port, object)};
 }
 
-/// Sets sizes (-1: as they are), uploads, runs and downloads, one thread at a time.
+/// Sets sizes (-1: as they are), uploads, runs and downloads, one thread at a time. Inputs that are
+/// not given are bound.
 std::vector<nb::object> run(Program& p, const std::vector<Given>& given, std::vector<std::int64_t> sizes,
                             Results results);
 
@@ -171,8 +177,10 @@ nb::dict call(Program& p, const nb::kwargs& arguments, Results results) {
     given.reserve(p.inputs.size());
     std::vector<std::int64_t> sizes(p.symbols.size(), -1);
     for (const auto& [key, object] : arguments) {
-        const char* text = PyUnicode_AsUTF8AndSize(key.ptr(), nullptr);
-        if (text == nullptr) throw nb::python_error();
+        Py_ssize_t length = 0;
+        const char* utf8 = PyUnicode_AsUTF8AndSize(key.ptr(), &length);
+        if (utf8 == nullptr) throw nb::python_error();
+        const std::string text(utf8, static_cast<std::size_t>(length));
         if (const Port* port = p.input(text)) {
             given.push_back(given_for(*port, object));
             continue;
@@ -188,19 +196,23 @@ nb::dict call(Program& p, const nb::kwargs& arguments, Results results) {
         if (number < 0) fail("is " + std::to_string(number) + "; sizes are not negative", text);
         sizes[static_cast<std::size_t>(at - p.symbol_names.begin())] = number;
     }
+    nb::dict out;
+    std::vector<nb::object> found = run(p, given, std::move(sizes), results);
+    for (std::size_t i = 0; i < found.size(); ++i) out[nb::cast(p.outputs[i].name)] = std::move(found[i]);
+    return out;
+}
+
+namespace {
+
+/// Throws where an input is neither given nor bound.
+void require_inputs(const Program& p, const std::vector<Given>& given) {
     for (const Port& port : p.inputs) {
         const bool has = std::any_of(given.begin(), given.end(), [&](const Given& one) { return one.port == &port; });
         if (!has && p.bound.count(port.name) == 0) {
             fail("is an input, and was not given; inputs: " + names_of(p.inputs), port.name);
         }
     }
-    nb::dict out;
-    std::vector<nb::object> found = run(p, given, std::move(sizes), results);
-    for (std::size_t i = 0; i < found.size(); ++i) out[p.outputs[i].name.c_str()] = std::move(found[i]);
-    return out;
 }
-
-namespace {
 
 /// Takes the shapes of what is given into `sizes`.
 void read_sizes(const Program& p, const std::vector<Given>& given, std::vector<std::int64_t>& sizes) {
@@ -263,7 +275,6 @@ private:
 
 std::vector<nb::object> run(Program& p, const std::vector<Given>& given, std::vector<std::int64_t> sizes,
                             Results results) {
-    read_sizes(p, given, sizes);
     std::vector<vkf::DeviceTensor> tensors;
     std::map<std::string, vkf::DeviceTensor, std::less<>> before;  // what bind() gave
     const auto work = [&] {
@@ -275,7 +286,6 @@ std::vector<nb::object> run(Program& p, const std::vector<Given>& given, std::ve
         for (const Given& one : given) {
             const std::vector<std::int64_t> shape = program.shape(one.port->name);
             if (shape != one.shape()) {
-                const nb::gil_scoped_acquire lock;
                 fail("has the shape " + text_of(p, one.port->shape) + ", now " + text_of(shape) + ", and " +
                          text_of(one.shape()) + " was given",
                      one.port->name);
@@ -294,12 +304,15 @@ std::vector<nb::object> run(Program& p, const std::vector<Given>& given, std::ve
         program.run();
     };
     // One thread at a time from the first size to the last output.
+    require_no_fork();
     const auto mutex = p.mutex;
     {
         const Released release;
         mutex->lock();
     }
     const std::unique_lock held(*mutex, std::adopt_lock);
+    require_inputs(p, given);
+    read_sizes(p, given, sizes);
     for (const Given& one : given) {
         if (!one.tensor) p.bound.erase(one.port->name);  // an upload takes its place
     }

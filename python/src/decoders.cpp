@@ -41,12 +41,6 @@ vkf::DecoderOptions decoder_options(std::int64_t max_batch, std::int64_t max_tok
                             .profile = profile};
     if (communicator != nullptr) out.communicator = communicator->communicator;
     out.progress = progress_of(progress);
-    if (!out.progress) {  // Ctrl-C ends the reading of a prompt
-        out.progress = [](std::uint64_t, std::uint64_t) {
-            const nb::gil_scoped_acquire lock;
-            if (PyErr_CheckSignals() != 0) throw nb::python_error();
-        };
-    }
     return out;
 }
 

@@ -60,7 +60,7 @@ struct QueueLock {
 
 void call_hook(const nb::object& function) {
     if (Py_IsInitialized() == 0) return;
-    const nb::gil_scoped_acquire gil;
+    const Locked gil;
     in_queue_hook() = true;
     try {
         function();
@@ -186,8 +186,10 @@ std::shared_ptr<Program> compile(const vkf::Device& device, const vkf::Graph& gr
         if (has_weights && wanted) made.set_weights(loaded);
         return made;
     });
-    return std::make_shared<Program>(std::move(program), device, graph,
-                                     state != nullptr ? state->mutex : std::make_shared<Mutex>());
+    auto out = std::make_shared<Program>(std::move(program), device, graph,
+                                         state != nullptr ? state->mutex : std::make_shared<Mutex>());
+    out->slots = slots;
+    return out;
 }
 
 void bind_shared_buffer(nb::module_& m) {
@@ -291,6 +293,9 @@ void bind_device(nb::module_& m) {
             "make_state",
             [](const D& d, const std::vector<const vkf::Graph*>& graphs) {
                 require_no_fork();  // and with the lock: graphs are read
+                for (const vkf::Graph* graph : graphs) {
+                    if (graph == nullptr) throw nb::type_error("graphs: one is None; a Graph is wanted");
+                }
                 return State{d.make_state(std::span<const vkf::Graph* const>(graphs))};
             },
             "graphs"_a, "Zeroed memory for every state that the graphs name; programs compiled with it share it.")
@@ -424,7 +429,7 @@ void bind_device(nb::module_& m) {
             vkf::GlslCompiler made;
             if (!compiler.is_none()) {
                 made = [shared = held(std::move(compiler))](const std::string& source, const std::string& shader) {
-                    const nb::gil_scoped_acquire lock;
+                    const Locked lock;
                     return cast_as<std::vector<std::uint32_t>>(
                         (*shared)(source, shader), "use_glsl_compiler: what its function gave", "a list of words");
                 };

@@ -71,7 +71,7 @@ namespace {
 nb::dict described(const vkf::Graph& graph, const nb::object& self, vkf::StorageKind kind) {
     nb::dict out;
     for (const vkf::StorageInfo& s : graph.storages()) {
-        if (s.kind == kind) out[s.name.c_str()] = nb::make_tuple(wrap(s.shape, self), name(s.dtype));
+        if (s.kind == kind) out[nb::cast(s.name)] = nb::make_tuple(wrap(s.shape, self), name(s.dtype));
     }
     return out;
 }
@@ -154,8 +154,15 @@ void bind_graph_class(nb::module_& m) {
             [](G& g, nb::object hook) {
                 if (hook.is_none()) return g.after_linear({});
                 g.after_linear([held = held(hook)](vkf::Value x, vkf::Value y) {
-                    const nb::gil_scoped_acquire lock;
-                    return cast_as<vkf::Value>((*held)(x, y), "after_linear: what its function gave", "a Value");
+                    const Locked lock;
+                    constexpr const char* kWhat = "after_linear: what its function gave";
+                    const nb::object given = (*held)(x, y);
+                    const auto value = cast_as<vkf::Value>(given, kWhat, "a Value");
+                    // what is of another graph may go with `given`
+                    if (!value) throw nb::type_error((std::string(kWhat) + ": is None; a Value is wanted").c_str());
+                    if (&value.graph() != &y.graph())
+                        fail(value.str() + " is a value of another graph", "after_linear");
+                    return value;
                 });
             },
             "hook"_a.none(),
@@ -194,7 +201,7 @@ void bind_graph_class(nb::module_& m) {
             "symbols",
             [](const G& g) {
                 nb::dict out;
-                for (const vkf::SymbolInfo& s : g.symbols()) out[s.name.c_str()] = s.max;
+                for (const vkf::SymbolInfo& s : g.symbols()) out[nb::cast(s.name)] = s.max;
                 return out;
             },
             nb::sig("def symbols(self) -> dict[str, int]"), "Names and maxima.")

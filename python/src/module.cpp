@@ -21,8 +21,24 @@ namespace {
 PyObject *g_error, *g_lost, *g_argument, *g_missing, *g_memory;
 
 std::atomic<bool> g_ending = false;
-std::atomic<int> g_taking = 0;  ///< threads that take the interpreter's lock back just now
+/// Threads that gave the interpreter's lock up, or took it for a callback.
+std::atomic<int> g_inside = 0;
 std::thread::id g_last_thread;  ///< the one that ends the interpreter; written ahead of g_ending
+/// The one that calls handlers of signals, as Python numbers it.
+std::atomic<unsigned long> g_main_thread = 0;
+
+/// True while a Released lives in this thread, and no Locked within it.
+bool& lock_given_up() {
+    thread_local bool given_up = false;
+    return given_up;
+}
+
+/// The end of a thread, which is inside, where the interpreter has ended.
+void sleep_if_ended() noexcept {
+    if (!g_ending || std::this_thread::get_id() == g_last_thread) return;
+    --g_inside;
+    while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+}
 
 bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
 
@@ -169,15 +185,41 @@ void OneGraph::check(PyObject** arguments, std::size_t count) {
     for (const Dim& size : sizes) require_graph(size, graph);
 }
 
-void Released::take_back(PyThreadState* state) noexcept {
-    ++g_taking;
-    if (g_ending && std::this_thread::get_id() != g_last_thread) {
-        --g_taking;
-        while (true) std::this_thread::sleep_for(std::chrono::hours(1));
-    }
-    PyEval_RestoreThread(state);
-    --g_taking;
+Released::Released() {
+    ++g_inside;
+    lock_given_up() = true;
+    state_ = PyEval_SaveThread();
 }
+
+Released::~Released() {
+    sleep_if_ended();
+    PyEval_RestoreThread(state_);
+    lock_given_up() = false;
+    --g_inside;
+}
+
+Locked::Locked() : given_up_(lock_given_up()), foreign_(PyGILState_GetThisThreadState() == nullptr) {
+    if (foreign_) ++g_inside;
+    // a thread that has the lock may not sleep with it
+    if (given_up_ || foreign_) sleep_if_ended();
+    state_ = PyGILState_Ensure();
+    lock_given_up() = false;
+}
+
+Locked::~Locked() {
+    PyGILState_Release(state_);
+    lock_given_up() = given_up_;
+    if (foreign_) --g_inside;
+}
+
+void check_signals() {
+    if (lock_given_up()) sleep_if_ended();
+    if (PyThread_get_thread_ident() != g_main_thread) return;
+    const Locked lock;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+void become_main(unsigned long thread) { g_main_thread = thread; }
 
 void ending() {
     constexpr auto kMost = std::chrono::seconds(2);
@@ -185,7 +227,7 @@ void ending() {
     g_last_thread = std::this_thread::get_id();
     g_ending = true;
     PyThreadState* state = PyEval_SaveThread();
-    while (g_taking > 0 && std::chrono::steady_clock::now() - start < kMost) {
+    while (g_inside > 0 && std::chrono::steady_clock::now() - start < kMost) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     PyEval_RestoreThread(state);
@@ -214,6 +256,7 @@ NB_MODULE(_vkformer, m) {
     m.attr("__version__") = VKFORMER_VERSION;
     nb::set_leak_warnings(false);
     py::bind_errors(m);
+    py::become_main(nb::cast<unsigned long>(nb::module_::import_("threading").attr("main_thread")().attr("ident")));
     py::bind_graph(m);
     py::bind_files(m);
     py::bind_device(m);
@@ -232,12 +275,14 @@ NB_MODULE(_vkformer, m) {
     m.def(
         "_forked",
         [] {
-            py::g_taking = 0;  // the threads that were are not here
+            py::g_inside = 0;  // the threads that were are not here
+            py::become_main(PyThread_get_thread_ident());
             py::forked();
         },
         "Called in a child after a fork.");
     m.def(
         "_ending", [] { py::ending(); }, "Called when the interpreter is about to end.");
+    m.def("_require_no_fork", &py::require_no_fork, "Called ahead of locks that a thread of the parent may have had.");
     m.attr("has_text") =
 #ifdef VKFORMER_TEXT
         true;

@@ -215,8 +215,11 @@ void bind_program(nb::module_& m) {
         .def(
             "bind",
             [](P& p, const std::string& port, const vkf::DeviceTensor* tensor) {
-                unlocked(*p.mutex, [&] { p.get().bind(port, tensor != nullptr ? *tensor : vkf::DeviceTensor()); });
-                tensor != nullptr ? void(p.bound.insert_or_assign(port, *tensor)) : void(p.bound.erase(port));
+                const vkf::DeviceTensor given = tensor != nullptr ? *tensor : vkf::DeviceTensor();
+                unlocked(*p.mutex, [&] {
+                    p.get().bind(port, given);
+                    given ? void(p.bound.insert_or_assign(port, given)) : void(p.bound.erase(port));
+                });
             },
             "name"_a, "tensor"_a.none(),
             "Lets run() read an input, or write an output, where a tensor lies, until the next bind() or upload(); "
@@ -226,7 +229,7 @@ void bind_program(nb::module_& m) {
             [](const P& p) {
                 nb::dict out;
                 for (const Port& port : p.inputs)
-                    out[port.name.c_str()] = nb::make_tuple(text_of(p, port.shape), name(port.dtype));
+                    out[nb::cast(port.name)] = nb::make_tuple(text_of(p, port.shape), name(port.dtype));
                 return out;
             },
             nb::sig("def inputs(self) -> dict[str, tuple[str, str]]"))
@@ -235,7 +238,7 @@ void bind_program(nb::module_& m) {
             [](const P& p) {
                 nb::dict out;
                 for (const Port& port : p.outputs)
-                    out[port.name.c_str()] = nb::make_tuple(text_of(p, port.shape), name(port.dtype));
+                    out[nb::cast(port.name)] = nb::make_tuple(text_of(p, port.shape), name(port.dtype));
                 return out;
             },
             nb::sig("def outputs(self) -> dict[str, tuple[str, str]]"))
@@ -315,7 +318,15 @@ void bind_program(nb::module_& m) {
             },
             "sizes"_a = std::map<std::string, std::int64_t>(), "The cost of the whole program at these sizes.")
         .def(
-            "finished", [](P& p, std::uint32_t slot) { p.get().finished(slot); }, "slot"_a,
+            "finished",
+            [](P& p, std::uint32_t slot) {
+                if (slot >= p.slots) {
+                    fail("slot " + std::to_string(slot) + ", and the program has " + std::to_string(p.slots),
+                         "finished");
+                }
+                p.get().finished(slot);
+            },
+            "slot"_a,
             "Tells that the slot's last recording has finished or was dropped; segments that are left are given up.")
         .def_prop_ro(
             "arithmetic", [](const P& p) { return p.get().arithmetic(); }, "What came of `arithmetic`.")

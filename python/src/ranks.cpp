@@ -13,7 +13,6 @@ namespace {
 
 using V = vkf::Value;
 using Act = Choice<vkf::Activation>;
-using Floats = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
 
 std::span<const std::byte> bytes_of(const nb::bytes& data) {
     return std::as_bytes(std::span(data.c_str(), data.size()));
@@ -23,8 +22,10 @@ nb::bytes to_bytes(std::span<const std::byte> data) {
     return nb::bytes(reinterpret_cast<const char*>(data.data()), data.size());
 }
 
-std::vector<float> all_reduce(Ranks& ranks, const Floats& x) {
-    std::vector<float> sum(x.data(), x.data() + x.size());
+std::vector<float> all_reduce(Ranks& ranks, nb::handle x) {
+    const Array given = array_as(x, vkf::DType::f32, "x");
+    const auto numbers = given.as<float>();
+    std::vector<float> sum(numbers.begin(), numbers.end());
     unlocked([&] { ranks.communicator->all_reduce(sum); });
     return sum;
 }
@@ -95,7 +96,7 @@ void bind_ranks(nb::module_& m) {
         .def(
             "limit", [](Ranks& r, double seconds) { r.communicator->limit(seconds); }, "seconds"_a,
             "The longest wait for another rank.")
-        .def("all_reduce", all_reduce, "x"_a,
+        .def("all_reduce", all_reduce, "x"_a, nb::sig("def all_reduce(self, x: object) -> list[float]"),
              "The sum of x (float32, flat) over the ranks, in their order: the same bits on every rank.")
         .def("all_gather", all_gather, "data"_a, "The bytes of every rank.",
              nb::sig("def all_gather(self, data: bytes) -> list[bytes]"))

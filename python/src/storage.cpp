@@ -13,17 +13,21 @@ namespace {
 
 nb::dict tensors_dict(const vkf::WeightLayout& layout) {
     nb::dict out;
-    for (const vkf::StoredTensor& t : layout.tensors()) out[t.name.c_str()] = nb::cast(t);
+    for (const vkf::StoredTensor& t : layout.tensors()) out[nb::cast(t.name)] = nb::cast(t);
     return out;
 }
 
-vkf::StatePart part_of(std::size_t dim, std::int64_t length) { return {.dim = dim, .length = length}; }
+/// The first `length` elements along `dim`; -1: all.
+vkf::StatePart part_of(const std::string& tensor, std::size_t dim, std::int64_t length) {
+    if (length < -1) fail("length is " + std::to_string(length) + "; it is not negative, or -1 for all", tensor);
+    return {.dim = dim, .length = length};
+}
 
 nb::object read_state(const State& state, const std::string& tensor, std::size_t dim, std::int64_t length) {
     const vkf::StoredTensor* found = state.state.find(tensor);
     if (found == nullptr) fail("there is no such state", tensor);
-    const std::vector<std::byte> bytes =
-        unlocked(*state.mutex, [&] { return state.state.read(tensor, part_of(dim, length)); });
+    const vkf::StatePart part = part_of(tensor, dim, length);
+    const std::vector<std::byte> bytes = unlocked(*state.mutex, [&] { return state.state.read(tensor, part); });
     std::vector<std::int64_t> shape = found->shape;
     if (length >= 0 && dim < shape.size()) shape[dim] = length;
     if (found->dtype == vkf::DType::bf16) {
@@ -37,6 +41,7 @@ nb::object read_state(const State& state, const std::string& tensor, std::size_t
 void write_state(State& state, const std::string& tensor, nb::handle data, std::size_t dim, std::int64_t length) {
     const vkf::StoredTensor* found = state.state.find(tensor);
     if (found == nullptr) fail("there is no such state", tensor);
+    const vkf::StatePart part = part_of(tensor, dim, length);
     std::vector<std::int64_t> shape = found->shape;
     if (length >= 0 && dim < shape.size()) shape[dim] = length;
     const Array array = array_as(data, found->dtype, tensor);
@@ -45,7 +50,7 @@ void write_state(State& state, const std::string& tensor, nb::handle data, std::
                  nb::cast<std::string>(nb::str(nb::tuple(nb::cast(array.shape)))) + " was given",
              tensor);
     }
-    unlocked(*state.mutex, [&] { state.state.write(tensor, array.bytes, part_of(dim, length)); });
+    unlocked(*state.mutex, [&] { state.state.write(tensor, array.bytes, part); });
 }
 
 void bind_weights(nb::module_& m) {
@@ -153,7 +158,7 @@ void bind_states(nb::module_& m) {
         "save_state",
         [](const std::filesystem::path& path, const State& state, const Parts& parts) {
             std::map<std::string, vkf::StatePart> out;
-            for (const auto& [key, part] : parts) out[key] = part_of(part.first, part.second);
+            for (const auto& [key, part] : parts) out[key] = part_of(key, part.first, part.second);
             unlocked(*state.mutex, [&] { vkf::save_state(path, state.state, out); });
         },
         "path"_a, "state"_a, "parts"_a = Parts(),

@@ -36,7 +36,7 @@ struct FineTuner {
 std::function<float(const std::string&)> decay_of(const nb::object& function) {
     if (function.is_none()) return {};
     return [shared = held(function)](const std::string& parameter) {
-        const nb::gil_scoped_acquire lock;
+        const Locked lock;
         return cast_as<float>((*shared)(parameter), "decay_to: what its function gave", "a number");
     };
 }

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <span>
+#include <vector>
 
 namespace py {
 
@@ -76,6 +78,16 @@ std::size_t length(const vkf::Value& x) {
     return static_cast<std::size_t>(x.shape()[0].constant());
 }
 
+/// The size with these numbers for the symbols. Its terms of one sign are added up by bounds, which
+/// stop where 64 bits end; sums of Dims throw there.
+std::int64_t evaluated(const Dim& d, const std::vector<std::int64_t>& numbers) {
+    using Limits = std::numeric_limits<std::int64_t>;
+    const vkf::Dim terms = d.dim - vkf::Dim(d.dim.constant());
+    const std::int64_t up = terms.upper_bound(numbers), down = terms.lower_bound(numbers);
+    if (up == Limits::max() || down == Limits::min()) fail(text_of(d) + " is more than 64 bits hold");
+    return (vkf::Dim(up) + vkf::Dim(down) + vkf::Dim(d.dim.constant())).constant();
+}
+
 void bind_dim(nb::module_& m) {
     nb::class_<Dim>(m, "Dim",
                     "A size that depends on named symbols: a polynomial with integer coefficients, such as 8*tokens + "
@@ -143,7 +155,7 @@ void bind_dim(nb::module_& m) {
                     const auto at = values.find(symbol);
                     numbers.push_back(at == values.end() ? 0 : at->second);
                 }
-                return d.dim.eval(numbers);
+                return evaluated(d, numbers);
             },
             "values"_a, "The size with these numbers for the symbols, by name; 0 for those that are not named.")
         .def_prop_ro(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Wrong input, lifetimes, threads, counts of references."""
 
+import ctypes
 import gc
 import os
 import pathlib
@@ -65,6 +66,35 @@ def test_strided_and_read_only_arrays(program):
     np.testing.assert_array_equal(program(x=fixed)["y"], want)
     np.testing.assert_array_equal(program(x=X.tolist())["y"], want)
     np.testing.assert_array_equal(program(x=X.astype(np.float16))["y"], want)
+
+
+def test_what_has_a_buffer_alone(device):
+    numbers = (ctypes.c_float * 3)(1, 2, 3)
+    for given, want in ((numbers, [1, 2, 3]), (((ctypes.c_float * 3) * 2)(numbers), [[1, 2, 3], [0, 0, 0]]),
+                        ((ctypes.c_int * 2)(4, 5), [4, 5]), ((ctypes.c_uint16 * 2)(4, 65535), [4, 65535]),
+                        (ctypes.c_float(2), 2), (memoryview(numbers), [1, 2, 3]), (bytearray(b"ab"), [97, 98])):
+        assert device.tensor(given).numpy().tolist() == want
+    np.testing.assert_array_equal(vkf.Graph().constant("c", numbers).shape, [3])
+    g = vkf.Graph()
+    g.output("y", g.input("x", [3]) * 2.0)
+    assert device.compile(g)(x=numbers)["y"].tolist() == [2, 4, 6]
+    assert vkf.local_communicators(1)[0].all_reduce(numbers) == [1, 2, 3]
+
+    class Pair(ctypes.Structure):
+        _fields_ = [("a", ctypes.c_int), ("b", ctypes.c_float)]
+
+    for wrong in ((ctypes.c_float.__ctype_be__ * 3)(1, 2, 3), (Pair * 2)()):
+        with pytest.raises(ValueError, match="data: is a"):
+            device.tensor(wrong)
+
+
+def test_masked_arrays_are_refused(device):
+    masked = np.ma.array(np.ones((2, 3), np.float32), mask=[[0, 1, 0], [0, 0, 1]])
+    for call in (lambda: device.tensor(masked), lambda: vkf.sum(masked), lambda: vkf.softmax(masked),
+                 lambda: vkf.Graph().constant("c", masked), lambda: device.load({"w": masked.astype(np.uint16)})):
+        with pytest.raises(ValueError, match=r"masked array.*filled\(value\)"):
+            call()
+    assert vkf.sum(masked.filled(0)) == 4
 
 
 def test_what_has_dlpack_alone(program):
@@ -334,3 +364,55 @@ def test_forks_are_refused():
             "assert (vkf.relu(x) == 1).all()")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_forks_while_a_thread_runs_are_refused():
+    code = ("import os, signal, sys, threading, time, numpy as np, vkformer as vkf\n"
+            "g = vkf.Graph(); x = y = g.input('x', [512, 512])\n"
+            "for _ in range(6): y = vkf.matmul(y, x)\n"
+            "g.output('y', y)\n"
+            "p, a, m = vkf.default_device().compile(g), np.zeros((512, 512), np.float32), vkf.nn.LayerNorm(512, elementwise_affine=False)\n"
+            "model = vkf.load_decoder(sys.argv[1], max_tokens=64)\n"
+            "turn, ended = threading.Event(), threading.Event()\n"
+            "def work():\n"
+            "    with m._lock, model._turn:\n"
+            "        while not ended.is_set(): p(x=a); turn.set()\n"
+            "t = threading.Thread(target=work); t.start(); turn.wait(); time.sleep(0.05)\n"
+            "for call in (lambda: p(x=a), p.run, lambda: p.bind('x', None), lambda: m(a), lambda: m.load_state_dict({}),\n"
+            "             lambda: model.generate([1], 2), model.clear_adapter):\n"
+            "    pid = os.fork()\n"
+            "    if pid == 0:\n"
+            "        signal.alarm(30)\n"
+            "        try:\n"
+            "            call()\n"
+            "            os._exit(10)\n"
+            "        except vkf.Error as e:\n"
+            "            os._exit(20 if 'spawn' in str(e) else 30)\n"
+            "    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 20\n"
+            "ended.set(); t.join()")
+    done = subprocess.run([sys.executable, "-c", code, str(ROOT / "samples/generate")], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+
+
+AT_WORK = {
+    "load": "d.load(w)",
+    "progress": "d.load(w, progress=lambda done, all: began.set())",
+    "choose": "d.load(w, choose=lambda name, shape: None)",
+    "prompt": "m.prompt([[1] * 20])",
+    "run": "p(x=w['w0'])",
+}
+
+
+@pytest.mark.parametrize("what", AT_WORK)
+def test_daemons_sleep_when_the_interpreter_ends(what):
+    code = ("import sys, threading, time, numpy as np, vkformer as vkf\n"
+            "d, began = vkf.default_device(), threading.Event()\n"
+            "w = {f'w{i}': np.zeros((64, 64), np.float32) for i in range(100)}\n"
+            "m = vkf.load_decoder(sys.argv[1], chunk=1)\n"
+            "g = vkf.Graph(); g.output('y', g.input('x', [64, 64]) * 2.0); p = d.compile(g)\n"
+            "def work():\n"
+            f"    while True: {AT_WORK[what]}; began.set()\n"
+            "threading.Thread(target=work, daemon=True).start(); began.wait(); time.sleep(float(sys.argv[2]))")
+    for wait in ("0", "0.013", "0.05"):
+        done = subprocess.run([sys.executable, "-c", code, str(ROOT / "samples/generate"), wait], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and not done.stderr, f"{done.returncode} {done.stderr}"

@@ -158,6 +158,9 @@ def test_the_command_line():
     assert done.returncode == 0 and "healthy: " in done.stdout, done.stdout + done.stderr
     done = subprocess.run([*called, "generate", "/nowhere", "x", "--seed", "-1"], capture_output=True, text=True)
     assert done.returncode == 2 and "-1 is not from 0" in done.stderr and "Traceback" not in done.stderr
+    for option in ("--cache", "--max-tokens"):
+        done = subprocess.run([*called, "generate", "/nowhere", "x", option, "99999999999999999999"], capture_output=True, text=True)
+        assert done.returncode == 2 and "99999999999999999999 is not from 0" in done.stderr and "Traceback" not in done.stderr
     if os.path.exists("/dev/full"):
         with open("/dev/full", "w") as full:
             done = subprocess.run(called, stdout=full, stderr=subprocess.PIPE, text=True)

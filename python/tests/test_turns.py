@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -164,6 +165,38 @@ def test_runs_and_their_tickets_do_not_mix(device):
         return all(right)
 
     assert in_threads([lambda i=i: runs(i) for i in range(4)]) == [True] * 4
+
+
+def test_what_is_bound_is_not_lost_to_calls_of_threads(device):
+    g = vkf.Graph()
+    g.output("y", g.input("x", [4]) * g.input("w", [4]))
+    program = device.compile(g)
+    tensors = [device.tensor(np.full(4, n, np.float32)) for n in range(3)]
+    one, other, ended, wrong = np.ones(4, np.float32), device.tensor(np.full(4, 5, np.float32)), [], []
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    def work():
+        while not ended:
+            program(x=one, w=other)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    try:
+        program.bind("w", tensors[0])
+        for t in threads:
+            t.start()
+        until = time.perf_counter() + 4
+        while time.perf_counter() < until and not wrong:
+            for n, tensor in enumerate(tensors):
+                program.bind("w", tensor)
+                if program(x=one)["y"][0] != n:  # nobody else binds it
+                    wrong.append(n)
+    finally:
+        ended.append(True)
+        sys.setswitchinterval(before)
+        for t in threads:
+            t.join()
+    assert not wrong
 
 
 def test_a_signal_may_not_call_what_it_interrupts(model):

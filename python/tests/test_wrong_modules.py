@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modules with wrong arguments, files, pictures, and processes that fork."""
 
+import ctypes
 import math
 import os
 import subprocess
@@ -98,6 +99,80 @@ def test_state_dicts_by_their_path(tmp_path):
         vkf.nn.Linear(4, 3).load_state_dict(7)
     with pytest.raises(FileNotFoundError):
         vkf.nn.Linear(4, 3).load_state_dict(tmp_path / "nothing")
+
+
+def test_state_dicts_are_taken_as_they_are(device):
+    x = np.ones((1, 2), np.float32)
+    kept = np.ones((1, 2), np.float32)
+    under = np.ones(8, np.float32)
+    view = under[2:4].reshape(1, 2)
+    view.flags.writeable = False  # and yet its numbers may change
+    given = [(kept, lambda: kept.fill(9)), (view, lambda: under.fill(9))]
+    numbers = (ctypes.c_float * 2)(1, 1)
+    held = np.frombuffer(numbers, np.float32).reshape(1, 2)
+    held.flags.writeable = False
+    given.append((held, lambda: ctypes.memset(numbers, 0, 8)))
+    rows = [[1.0, 1.0]]
+    given.append((rows, lambda: rows[0].append(7.0)))
+    tensor = device.tensor(np.ones((1, 2), np.float32))
+    given.append((tensor, lambda: tensor.write(9 * x)))
+    for weight, change in given:
+        module = vkf.nn.Linear(2, 1, bias=False).load_state_dict({"weight": weight})
+        change()
+        assert module(x).tolist() == [[2]], type(weight)
+    constant = np.frombuffer(np.ones(2, np.float32).tobytes(), np.float32).reshape(1, 2)
+    module = vkf.nn.Linear(2, 1, bias=False).load_state_dict({"weight": constant})
+    assert module.state_dict()["weight"] is constant and module(x).tolist() == [[2]]
+
+
+def test_masks_of_integers_are_refused(device):
+    layer = vkf.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    decoder = vkf.nn.TransformerDecoderLayer(8, 2, 16, batch_first=True)
+    attention = vkf.nn.MultiheadAttention(8, 2, batch_first=True)
+    x, square, row = array(1, 3, 8), np.zeros((3, 3), bool), np.zeros((1, 3), bool)
+    calls = [
+        (lambda kind: attention(x, attn_mask=square.astype(kind)), "MultiheadAttention: attn_mask"),
+        (lambda kind: attention(x, x, x, row.astype(kind)), "MultiheadAttention: key_padding_mask"),
+        (lambda kind: layer(x, square.astype(kind)), "TransformerEncoderLayer: src_mask"),
+        (lambda kind: layer(x, None, row.astype(kind)), "TransformerEncoderLayer: src_key_padding_mask"),
+        (lambda kind: decoder(x, x, square.astype(kind)), "TransformerDecoderLayer: tgt_mask"),
+        (lambda kind: vkf.nn.TransformerEncoder(layer, 1)(x, mask=square.astype(kind)), "TransformerEncoder: mask"),
+        (lambda kind: vkf.nn.TransformerDecoder(decoder, 1)(x, x, square.astype(kind)), "TransformerDecoder: tgt_mask"),
+    ]
+    for call, words in calls:
+        for kind in (np.int32, np.int64, np.uint8):
+            with pytest.raises(ValueError, match=f"{words} is of .*int.* a mask is of bool .True may not attend."):
+                call(kind)
+        for kind in (bool, np.float32):  # which are masks: what is missing is the parameters
+            with pytest.raises(ValueError, match="load_state_dict"):
+                call(kind)
+    layer.load_state_dict(encoder_weights())
+    mask = np.triu(np.ones((3, 3), bool), 1)
+    np.testing.assert_array_equal(layer(device.tensor(x), device.tensor(mask)).numpy(), layer(x, mask))
+
+
+def test_modules_take_lists_and_nothing_else():
+    module = vkf.nn.Linear(2, 2).load_state_dict({"weight": np.eye(2, dtype=np.float32), "bias": np.zeros(2, np.float32)})
+    np.testing.assert_array_equal(module([[1.0, 2.0]]), [[1, 2]])
+    np.testing.assert_array_equal(module(((1.0, 2.0),)), [[1, 2]])
+    for wrong in (True, 1.0, "x"):
+        with pytest.raises(TypeError, match="Linear: a .* is neither an array"):
+            module(wrong)
+    layer = vkf.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).load_state_dict(encoder_weights())
+    x = array(1, 3, 8)
+    mask = np.triu(np.ones((3, 3), bool), 1)
+    np.testing.assert_array_equal(layer(x, src_mask=mask.tolist()), layer(x, mask))
+
+
+def test_stacks_have_layers():
+    encoder = vkf.nn.TransformerEncoderLayer(4, 1, 3, batch_first=True)
+    decoder = vkf.nn.TransformerDecoderLayer(4, 1, 3, batch_first=True)
+    for count in (0, -1):
+        for make in (lambda: vkf.nn.TransformerEncoder(encoder, count), lambda: vkf.nn.TransformerDecoder(decoder, count),
+                     lambda: vkf.nn.Transformer(4, 1, count, 1, batch_first=True),
+                     lambda: vkf.nn.Transformer(4, 1, 1, count, batch_first=True)):
+            with pytest.raises(ValueError, match=f"layers is {count}; it is at least 1"):
+                make()
 
 
 # --- small things ----------------------------------------------------------------------------

@@ -50,7 +50,76 @@ def test_numbers_for_symbols_are_checked():
         n.eval({"n": -1})
 
 
+def test_sizes_that_64_bits_do_not_hold():
+    g, n, *_ = two_graphs()
+    m = g.symbol("m", 8)
+    assert (n * 2**60).eval({"n": 7}) == 7 * 2**60 and (n * 2**59 + -2**62).eval({"n": 8}) == 0
+    assert (5 - n * 2**60).eval({"n": 7}) == 5 - 7 * 2**60
+    for size in (n * 2**62, n * n * 2**58, n * 2**59 + m * 2**59, n * 2**60 + (2**63 - 1), -1 - n * 2**60):
+        with pytest.raises(ValueError, match="64 bits"):
+            size.eval({"n": 8, "m": 8})
+
+
+def test_names_with_a_zero_are_told_apart(device):
+    g = vkf.Graph()
+    x = g.input("x\0a", [2])
+    g.output("y\0a", x * 2.0)
+    g.output("y\0b", x * 3.0)
+    assert set(g.inputs) == {"x\0a"} and set(g.outputs) == {"y\0a", "y\0b"}
+    program = device.compile(g)
+    assert set(program.inputs) == {"x\0a"} and set(program.outputs) == {"y\0a", "y\0b"}
+    found = program(**{"x\0a": np.ones(2, np.float32)})
+    assert [found[name].tolist() for name in ("y\0a", "y\0b")] == [[2, 2], [3, 3]]
+
+
+def test_hooks_give_a_value_of_their_graph():
+    g, other = vkf.Graph(), vkf.Graph()
+    x, z = g.input("x", [2, 4]), other.input("z", [2, 3])
+
+    def foreign(x, y):  # whose graph goes with it
+        return vkf.Graph().input("z", [2, 3])
+
+    for hook, kind, words in ((foreign, ValueError, "z .2, 3. F32 is a value of another graph"),
+                              (lambda x, y: z, ValueError, "another graph"), (lambda x, y: None, TypeError, "is None"),
+                              (lambda x, y: y[:, 0:2], ValueError, "must be of the same graph and shape")):
+        g.after_linear(hook)
+        for describe in (lambda: vkf.linear_layer(x, "w", 3), lambda: vkf.feed_forward(x, 3, "relu", name="f")):
+            with pytest.raises(kind, match=words):
+                describe()
+    g.after_linear(lambda x, y: y * 2.0)
+    assert vkf.linear_layer(x, "w", 3).shape == (2, 3)
+
+
+def test_layers_that_are_refused_leave_no_weights(device):
+    g = vkf.Graph()
+    x = g.input("x", [1, 3, 4])
+    for options in (dict(nhead=2, dim_feedforward=-1), dict(nhead=3), dict(nhead=3, norm_first=True),
+                    dict(nhead=2, layer_norm_eps=math.nan), dict(nhead=2, dropout=2.0)):
+        for describe in (lambda: vkf.torch.transformer_encoder_layer(x, **options),
+                         lambda: vkf.torch.transformer_encoder(x, num_layers=2, **options),
+                         lambda: vkf.torch.transformer_decoder_layer(x, vkf.torch.DecoderInputs(x), **options)):
+            with pytest.raises(ValueError):
+                describe()
+    for count in (0, -1):
+        with pytest.raises(ValueError, match=f"num_layers is {count}"):
+            vkf.torch.transformer_encoder(x, num_layers=count, nhead=2)
+    with pytest.raises(ValueError, match="at least 1"):
+        vkf.torch.transformer_decoder(x, [], nhead=2)
+    with pytest.raises(ValueError, match="head_dim 0"):
+        vkf.kv_cache(g, "c", 1, 8, 1, 0, 0, "int8")
+    assert not g.weights and not g.states
+    g.output("y", x * 2.0)
+    device.compile(g)
+
+
 # --- functions -------------------------------------------------------------------------------
+
+
+def test_rows_of_nothing_have_no_largest():
+    for call in (lambda x: vkf.argmax(x), lambda x: vkf.top_k(x, 1)):
+        with pytest.raises(ValueError, match=r"(argmax|top_k): the rows of input \(3, 0\) have no elements"):
+            call(array(3, 0))
+    assert vkf.argmax(array(0, 3)).shape == (0,)
 
 
 def test_the_bias_of_layer_norm_is_kept():
@@ -182,6 +251,36 @@ def test_a_forgotten_input_is_told(device):
         step(x=np.ones((2, 4), np.float32))
     with pytest.raises(ValueError, match="rows: there is no such size"):
         step(x=np.ones((2, 4), np.float32), t=np.ones((2, 4), np.float32), sizes={"rows": 2})
+
+
+def test_states_of_none_and_parts_of_less_than_nothing(device):
+    with pytest.raises(TypeError, match="graphs: one is None"):
+        device.make_state([None])
+    g = vkf.Graph()
+    s = g.state("s", [4])
+    g.output("y", vkf.copy_into(s, g.input("x", [4])) * 1.0)
+    state = device.make_state([g])
+    for length in (-2, -5):
+        for call in (lambda: state.read("s", 0, length), lambda: state.write("s", array(4), 0, length),
+                     lambda: vkf.save_state("/nowhere/s", state, {"s": (0, length)})):
+            with pytest.raises(ValueError, match=f"s: length is {length}"):
+                call()
+    assert state.read("s", 0, -1).shape == (4,) and state.read("s", 0, 0).shape == (0,)
+
+
+def test_slots_that_are_not_there(device):
+    program = sums(device)
+    program.allocate()
+    program.finished(0)
+    with pytest.raises(ValueError, match="slot 1, and the program has 1"):
+        program.finished(1)
+    g = vkf.Graph()
+    g.output("y", g.input("x", [4]) * 2.0)
+    two = device.compile(g, slots=2)
+    two.allocate()
+    two.finished(1)
+    with pytest.raises(ValueError, match="slot 2, and the program has 2"):
+        two.finished(2)
 
 
 def test_wrong_sizes_and_names(device):

@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 import time
+from typing import Callable
 
 import vkformer as vkf
 
@@ -103,10 +104,15 @@ def _close_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _seed(text: str) -> int:
-    number = int(text)
-    if not 0 <= number < 1 << 64:
-        raise argparse.ArgumentTypeError(f"{number} is not from 0 to {(1 << 64) - 1}")
+def _whole(bits: int) -> Callable[[str], int]:
+    """Reads a whole number from 0 that so many bits hold."""
+
+    def number(text: str) -> int:
+        found = int(text)
+        if not 0 <= found < 1 << bits:
+            raise argparse.ArgumentTypeError(f"{found} is not from 0 to {(1 << bits) - 1}")
+        return found
+
     return number
 
 
@@ -121,10 +127,10 @@ def main() -> int:
     g.add_argument("folder")
     g.add_argument("prompt")
     g.add_argument("--weights", choices=["f32", "f16", "bf16", "int8", "int4"])
-    g.add_argument("--max-tokens", type=int, default=128)
-    g.add_argument("--cache", type=int, default=0, help="most tokens, prompt included; 0: what the model was trained for")
+    g.add_argument("--max-tokens", type=_whole(63), default=128)
+    g.add_argument("--cache", type=_whole(63), default=0, help="most tokens, prompt included; 0: what the model was trained for")
     g.add_argument("--temperature", type=float, default=0.0)
-    g.add_argument("--seed", type=_seed, default=0)
+    g.add_argument("--seed", type=_whole(64), default=0)
     g.add_argument("--chat", action="store_true", help="puts the prompt as a question to a chat model")
     g.add_argument("--device", default="")
     g.set_defaults(run=generate)

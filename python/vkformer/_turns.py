@@ -6,7 +6,24 @@ from __future__ import annotations
 import threading
 from types import TracebackType
 
+from . import _vkformer as _c
 from ._errors import Error
+
+
+class Lock:
+    """A lock that a thread may take twice, and a forked child not at all: a thread of the parent may have it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> Lock:
+        _c._require_no_fork()  # type: ignore[attr-defined]
+        self._lock.acquire()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self._lock.release()
 
 
 class Turn:
@@ -21,7 +38,8 @@ class Turn:
         self._owner: int | None = None
 
     def require_free(self) -> None:
-        """Tells the thread that has it so."""
+        """Tells the thread that has it so, and a forked child."""
+        _c._require_no_fork()  # type: ignore[attr-defined]
         if self._owner == threading.get_ident():
             raise Error(self._busy)
 

@@ -109,6 +109,14 @@ def as_arrays(what: str, *tensors: Any) -> tuple[Any, ...]:
     return tuple(out)
 
 
+def require_mask(what: str, name: str, mask: Any, true: str) -> None:
+    """Refuses a mask of integers; of the device's tensors, which have no bool, it takes int32."""
+    kind = str(mask.dtype).rpartition(".")[2]
+    if not kind.startswith(("bool", "float", "bfloat")) and not (isinstance(mask, _c.Tensor) and kind == "int32"):
+        raise _c.ArgumentError(f"{what}: {name} is of {kind}; a mask is of bool (True {true}), or of floating point, which "
+                               "is added to the scores")
+
+
 _NARROWED = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from . import _vkformer as _c
 from ._types import Activation, Causal
-from .eager import Function, as_arrays as _arrays, function, is_torch
+from .eager import Function, as_arrays as _arrays, function, is_torch, require_mask
 
 __all__ = [
     "argmax", "cross_entropy", "dropout", "embedding", "function", "gelu", "layer_norm", "linear", "matmul", "relu",
@@ -18,11 +18,7 @@ __all__ = [
 
 def _mask_for(mask: Any, lead: tuple[int, ...], heads: int, query: Any, key: Any, rank: int) -> Any:
     """The mask as the 4 dimensions of the attention take it: leading ones are one batch."""
-    kind = str(mask.dtype).rpartition(".")[2]
-    # tensors of the device have no bool
-    if not kind.startswith(("bool", "float", "bfloat")) and not (isinstance(mask, _c.Tensor) and kind == "int32"):
-        raise _c.ArgumentError(f"scaled_dot_product_attention: attn_mask is of {kind}; a mask is of bool (True may "
-                               "attend), or of floating point, which is added to the scores")
+    require_mask("scaled_dot_product_attention", "attn_mask", mask, "may attend")
     rows = (query.shape[-2], key.shape[-2])
     full = tuple(int(s) for s in (*lead, heads, *rows)) if rank > 2 else rows
     shape = tuple(int(s) for s in mask.shape)
@@ -49,6 +45,11 @@ def _mask_for(mask: Any, lead: tuple[int, ...], heads: int, query: Any, key: Any
 
             mask = numpy.broadcast_to(mask, whole)
     return mask.reshape((-1, *rest))
+
+
+def _require_elements(what: str, x: Any) -> None:
+    if len(x.shape) > 0 and x.shape[-1] == 0:
+        raise _c.ArgumentError(f"{what}: the rows of input {tuple(x.shape)} have no elements, and so no largest one")
 
 
 def _in_graph(*tensors: Any) -> bool:
@@ -330,6 +331,7 @@ def argmax(input: Any, dim: int = -1) -> Any:
         raise _c.ArgumentError(f"argmax: dim is {dim}; it is taken over the last dimension")
     if _in_graph(input):
         return _c.argmax(input)
+    _require_elements("argmax", input)
     return _argmax(_rows(input)).reshape(tuple(input.shape[:-1]))
 
 
@@ -338,6 +340,7 @@ def top_k(input: Any, k: int) -> tuple[Any, Any]:
     if _in_graph(input):
         return _c.top_k(input, k)
     (input,) = _arrays("top_k", input)
+    _require_elements("top_k", input)
     values, indices = _top_k(_rows(input), k=k)
     shape = tuple(input.shape[:-1]) + (k,)
     return values.reshape(shape), indices.reshape(shape)

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import operator
 import os
-import threading
 from typing import TYPE_CHECKING, Any, Callable, Generator, Iterator, Sequence, cast
 
 from . import _vkformer as _c
 from ._progress import progress_bar
-from ._turns import Turn
+from ._turns import Lock, Turn
 from ._types import Arithmetic, Kept, Path, Split
 from .eager import default_device
 
@@ -60,7 +59,7 @@ class Decoder(_c.DecoderCore):
         self._candidates, self._options = candidates, options
         self._sampling: _c.DecoderCore | None = None
         self._adapter: _c.Adapter | None = None
-        self._lock, self._adapting = threading.Lock(), threading.Lock()
+        self._lock, self._adapting = Lock(), Lock()
         self._turn, self._sampling_turn = Turn(_BUSY), Turn(_BUSY)
         self.tokenizer = _tokenizer(folder)
         self._begin: Any = _c.begin_of_text(folder, facts.begins_texts) if self.tokenizer is not None else None

@@ -8,16 +8,67 @@ Training is left to graphs: see Trainer.
 
 from __future__ import annotations
 
+import copy
+import inspect
 import os
-import threading
 from typing import Any, Callable, Mapping
 
 from . import _vkformer as _c
-from .eager import _dtype, _finish, default_device, tensors_device
+from ._turns import Lock
+from .eager import _dtype, _finish, _require_no_gradient, as_arrays, default_device, require_mask, tensors_device
 
 __all__ = ["Embedding", "LayerNorm", "Linear", "Module", "MultiheadAttention", "RMSNorm", "Transformer",
            "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
            "from_torch"]
+
+
+def _changes(array: Any) -> bool:
+    """Whether somebody can write to a tensor: to what an array of NumPy's is a view of, too."""
+    import numpy
+
+    if isinstance(array, _c.HostTensor):
+        return False
+    while isinstance(array, numpy.ndarray):
+        if array.flags.writeable:
+            return True
+        array = array.base
+    if array is None:
+        return False
+    try:
+        return not memoryview(array).readonly
+    except TypeError:
+        return True
+
+
+def _kept(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Tensors as they are now: what somebody can write to is copied, once where several names have it."""
+    import numpy
+
+    memo: dict[int, Any] = {}
+    for name, tensor in tensors.items():
+        _require_no_gradient(name, tensor)
+        if not _changes(tensor):
+            memo[id(tensor)] = tensor
+        elif isinstance(tensor, _c.Tensor):
+            memo[id(tensor)] = tensor.numpy()
+        elif isinstance(tensor, memoryview):
+            memo[id(tensor)] = numpy.array(tensor)
+    return copy.deepcopy(dict(tensors), memo)
+
+
+def _array(what: str, given: Any) -> Any:
+    """An argument that stands where an array does."""
+    if given is None or hasattr(given, "shape"):
+        return given
+    if isinstance(given, (list, tuple)) or hasattr(given, "__dlpack__"):
+        return as_arrays(what, given)[0]
+    raise TypeError(f"{what}: a {type(given).__name__} is neither an array nor a value of a graph; options go by their names")
+
+
+def _at_least_one(what: str, **counts: int) -> None:
+    for name, count in counts.items():
+        if count < 1:
+            raise _c.ArgumentError(f"{what}: {name} is {count}; it is at least 1")
 
 
 class Module:
@@ -28,21 +79,23 @@ class Module:
         # whose keys keep the devices, so that none is taken for another
         self._weights: dict[_c.Device, _c.Weights] = {}
         self._programs: dict[Any, tuple[_c.Program, _c.Device]] = {}
-        self._lock = threading.RLock()
+        self._lock = Lock()
 
     # Describes the module in the graph of its inputs; its weights are called `name`.*.
     describe: Callable[..., Any]
 
     def load_state_dict(self, tensors: Any) -> Module:
-        """Takes a state_dict, a dict of arrays, or a safetensors file, open or by its path."""
+        """Takes a state_dict, a dict of arrays, or a safetensors file, open or by its path, as it is now."""
         if isinstance(tensors, (str, os.PathLike)):
             tensors = _c.Safetensors(tensors)
         if isinstance(tensors, _c.Safetensors):
-            tensors = {key: tensors[key].numpy() for key in tensors.keys()}
-        if not hasattr(tensors, "items"):
+            kept = {key: tensors[key].numpy() for key in tensors.keys()}
+        elif hasattr(tensors, "items"):
+            kept = _kept(dict(tensors.items()))
+        else:
             raise TypeError(f"load_state_dict: a {type(tensors).__name__} is neither a dict of arrays nor a safetensors file")
         with self._lock:
-            self._tensors = dict(tensors.items())
+            self._tensors = kept
             self._weights.clear()
             self._programs.clear()
         return self
@@ -77,7 +130,9 @@ class Module:
         for name in options:
             if name[:1] == "x" and name[1:].isdigit():  # which are our names of arguments by their place
                 raise TypeError(f"{type(self).__name__}: got an unexpected keyword argument {name!r}")
-        arrays = {f"x{i}": a for i, a in enumerate(args) if a is not None}
+        what = type(self).__name__
+        arrays = {f"x{i}": _array(what, a) for i, a in enumerate(args) if a is not None}
+        options = {k: _array(what, v) if isinstance(v, list) else v for k, v in options.items()}
         arrays.update({k: v for k, v in options.items() if hasattr(v, "shape")})
         plain = {k: v for k, v in options.items() if not hasattr(v, "shape")}
         if not arrays:
@@ -97,7 +152,11 @@ class Module:
         graph = _c.Graph()
         values: dict[str, Any] = {}
         first = None
+        places = list(inspect.signature(self.describe).parameters)
         for name, a in arrays.items():
+            called = dict(zip((f"x{i}" for i in range(count)), places)).get(name, name)
+            if called.endswith("mask"):
+                require_mask(type(self).__name__, called, a, "may not attend")
             dtype = _dtype(a, f"{type(self).__name__}: {name}")
             first = first or (dtype if dtype != "int32" else None)
             x = graph.input(name, [int(s) for s in a.shape], dtype)
@@ -304,6 +363,7 @@ class TransformerEncoder(_Stack):
     def __init__(self, encoder_layer: TransformerEncoderLayer, num_layers: int,
                  norm: bool | LayerNorm | None = None) -> None:
         super().__init__()
+        _at_least_one("TransformerEncoder", num_layers=num_layers)
         self.layer, self.num_layers = encoder_layer, num_layers
         self._end(norm)
 
@@ -323,14 +383,18 @@ class TransformerDecoder(_Stack):
     def __init__(self, decoder_layer: TransformerDecoderLayer, num_layers: int,
                  norm: bool | LayerNorm | None = None) -> None:
         super().__init__()
+        _at_least_one("TransformerDecoder", num_layers=num_layers)
         self.layer, self.num_layers = decoder_layer, num_layers
         self._end(norm)
 
-    def describe(self, tgt: Any, memory: Any, *args: Any, name: str = "", **options: Any) -> Any:
+    def describe(self, tgt: Any, memory: Any, tgt_mask: Any = None, memory_mask: Any = None,
+                 tgt_key_padding_mask: Any = None, memory_key_padding_mask: Any = None, tgt_is_causal: bool = False,
+                 *, name: str = "") -> Any:
         """tgt (B, L, E), memory (B, S, E) -> (B, L, E); masks as of a layer."""
         prefix = f"{name}." if name else ""
         for i in range(self.num_layers):
-            tgt = self.layer.describe(tgt, memory, *args, name=f"{prefix}layers.{i}", **options)
+            tgt = self.layer.describe(tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask,
+                                      tgt_is_causal, name=f"{prefix}layers.{i}")
         return self._normed(tgt, prefix)
 
 
@@ -343,6 +407,7 @@ class Transformer(_Layers):
                  bias: bool = True) -> None:
         super().__init__(d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first,
                          bias)
+        _at_least_one("Transformer", num_encoder_layers=num_encoder_layers, num_decoder_layers=num_decoder_layers)
         self.counts: dict[str, Any] = dict(num_encoder_layers=num_encoder_layers, num_decoder_layers=num_decoder_layers)
 
     def describe(self, src: Any, tgt: Any, src_mask: Any = None, tgt_mask: Any = None, memory_mask: Any = None,
