@@ -39,8 +39,10 @@ public:
     ~Decoder();
 
     /// Forgets what the cache holds and reads prompts, of lengths of their own, in chunks. What a
-    /// sequence answers does not depend on the others. Throws Error for an empty prompt, one that
-    /// does not fit, or a token outside the vocabulary.
+    /// sequence answers does not depend on the others, but for what a cache in fewer bits rounds:
+    /// rotary keys are turned by their row, where prompts that are shorter than the longest begin
+    /// later, and rounded then. Throws Error for an empty prompt, one that does not fit, or a token
+    /// outside the vocabulary.
     void prompt(std::span<const std::vector<std::int32_t>> prompts);
     /// Reads the prompt of one sequence.
     void prompt(const std::vector<std::int32_t>& tokens);

@@ -265,7 +265,7 @@ DecoderPlan::DecoderPlan(const Device& device, const Checkpoint& checkpoint, con
     std::vector<Parameter> parameters = parameters_of(parts->prompt(), checkpoint, model, parts->options, load);
     parts->plan_or_name_chunk(on, layout_of(parameters, on));
     parts->load = load;
-    parts->found = FoundParameters(std::move(parameters), checkpoint);
+    parts->found = FoundParameters(std::move(parameters), checkpoint, decoder_rules(model));
     parts_ = parts;
 }
 

@@ -146,6 +146,21 @@ TEST_CASE("decoder: a last matrix beside tied embeddings is their copy, or refus
                        differs));
         CHECK(contains(with_last(name, table, [](HostTensor& t, Bytes&) { t.dtype = DType::i32; }), differs));
     }
+    // a plan that was made for another checkpoint
+    const Copy equal("gemma2"), unlike("gemma2");
+    const Checkpoint gemma2(kModels / "gemma2");
+    for (const Copy* copy : {&equal, &unlike}) {
+        HostTensor last = *gemma2.find("model.embed_tokens.weight");
+        Bytes bytes(last.data.begin(), last.data.end());
+        bytes.back() ^= std::byte{copy == &unlike ? std::uint8_t{1} : std::uint8_t{0}};
+        last.name = "lm_head.weight";
+        last.data = bytes;
+        copy->add(last);
+    }
+    const Checkpoint planned(equal.folder), other(unlike.folder);
+    const DecoderPlan plan(device(), planned, read_decoder(planned), {.max_tokens = 8});
+    CHECK(error_of([&] { load_decoder(device(), planned, plan); }) == "");
+    CHECK(contains(error_of([&] { load_decoder(device(), other, plan); }), "tensor lm_head.weight: differs from "));
     for (const std::string name : {"llama", "mistral", "qwen2", "phi3", "olmo2"}) {
         CAPTURE(name);
         const Copy copy(name.c_str());

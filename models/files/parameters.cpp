@@ -270,8 +270,10 @@ void to_file(const Parameter& p, std::vector<float>& numbers) {
     }
 }
 
-FoundParameters::FoundParameters(std::vector<Parameter> parameters, const Checkpoint& checkpoint)
-    : parameters_(std::move(parameters)), names_(checkpoint.names()) {
+FoundParameters::FoundParameters(std::vector<Parameter> parameters, const Checkpoint& checkpoint,
+                                 const ParameterRules& rules)
+    : parameters_(std::move(parameters)), names_(checkpoint.names()), copies_(rules.copies) {
+    std::erase_if(copies_, [&](const auto& copy) { return checkpoint.find(copy.first) == nullptr; });
     for (Parameter& p : parameters_) {
         p.source.data = {};
     }
@@ -288,6 +290,13 @@ std::optional<std::vector<Parameter>> FoundParameters::in(const Checkpoint& chec
             return std::nullopt;
         }
         p.source.data = there.data;
+    }
+    for (const auto& [copy, of] : copies_) {
+        const auto original =
+            std::find_if(all.begin(), all.end(), [&, &of = of](const Parameter& p) { return p.kept.name == of; });
+        if (original == all.end() || !same_tensor(*checkpoint.find(copy), original->source)) {
+            return std::nullopt;
+        }
     }
     return all;
 }

@@ -59,15 +59,16 @@ std::vector<Parameter> find_parameters(const Graph& graph, const Checkpoint& che
 class FoundParameters {
 public:
     FoundParameters() = default;
-    FoundParameters(std::vector<Parameter> parameters, const Checkpoint& checkpoint);
+    FoundParameters(std::vector<Parameter> parameters, const Checkpoint& checkpoint, const ParameterRules& rules);
 
     /// Gives the parameters with their bytes; nothing where this checkpoint has other tensors than
-    /// the one in which they were found.
+    /// the one in which they were found, or a copy in it is none.
     std::optional<std::vector<Parameter>> in(const Checkpoint& checkpoint) const;
 
 private:
     std::vector<Parameter> parameters_;
-    std::vector<std::string> names_;  ///< names of all tensors in the files
+    std::vector<std::string> names_;             ///< names of all tensors in the files
+    std::map<std::string, std::string> copies_;  ///< of those there are, as in ParameterRules
 };
 
 /// A parameter under the graph's name as it is uploaded: the source's bytes or, where it is
