@@ -26,11 +26,11 @@ void WRITE_WEIGHTS(Row row, uint fours) {
     float largest = max(max(maxima.x, maxima.y), max(maxima.z, maxima.w));
     largest = row_max(max_or_nan(sink, magnitude > kInfinityBits ? quiet_nan() : largest));
 
-    // As RunSum does.
+    // As RunSum does, in runs of as many fours whatever a turn has.
     vec4 sums = vec4(0.0);
-    for (uint run = row_lane(); run < fours; run += kRunOfSum * TURN * kLanes) {
+    for (uint run = row_lane(); run < fours; run += kRunOfSum * kLanes) {
         vec4 part = vec4(0.0);
-        uint end = min(fours, run + kRunOfSum * TURN * kLanes);
+        uint end = min(fours, run + kRunOfSum * kLanes);
         for (uint first = run; first < end; first += TURN * kLanes) {
             vec4 TURN_OF(e);
             EACH(i) {
