@@ -104,11 +104,13 @@ function(vkformer_add_device_tests prefix)
                 vkformer_on_one_thread(${test})
             endif()
             # a validated run means something only where the layer was shown to see: vkformer_tests
-            # plants hazards first and so does golden; the sample cannot and runs after them
+            # plants hazards first and so does golden; the sample cannot and runs after golden, which
+            # takes less time and is in every turn
             if("${prefix}" STREQUAL "")
                 # Once is enough for what plans for devices that are not there, for the doctor's own
                 # cases, and for calls that we make fail, whose lives compile many kernels.
                 set(again "--test-case-exclude=doctor: *,self-test: every case*,self-test: whatever*,self-test: a kernel for which*,self-test: memory*,self-test: a check*,tiling: *,faults: every function*,faults: memory that*,soak: *,bounds: *any*,bounds: gradients*,bounds: appending*")
+            elseif("${prefix}" STREQUAL "golden-")
                 set_property(TEST ${test} PROPERTY FIXTURES_SETUP "sees-${name}${profile}")
             elseif("${prefix}" MATCHES "^(generate|embed_text|dates|attentions|minimal_host|tune|doctor|embed|learn|async|c_[a-z_]*)-$")
                 set_property(TEST ${test} PROPERTY FIXTURES_REQUIRED "sees-${name}${profile}")
