@@ -104,8 +104,8 @@ function(vkformer_add_device_tests prefix)
                 vkformer_on_one_thread(${test})
             endif()
             # a validated run means something only where the layer was shown to see: vkformer_tests
-            # plants hazards first and so does golden; the sample cannot and runs after golden, which
-            # takes less time and is in every turn
+            # plants hazards first and so does golden; the sample cannot and runs after golden,
+            # which takes less time and is in every turn
             if("${prefix}" STREQUAL "")
                 # Once is enough for what plans for devices that are not there, for the doctor's own
                 # cases, and for calls that we make fail, whose lives compile many kernels.
