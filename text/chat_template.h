@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -12,8 +13,9 @@
 namespace vkf {
 
 /// ChatML (Qwen 1.5 to 3 and others), Llama 2, 3 and 3.1 and on, Mistral and Gemma, for one
-/// question of a user and a system message. Templates are programs in Jinja. This class does not
-/// interpret them: it recognises these families by their marks and refuses all others.
+/// question of a user and a system message. Templates are programs in Jinja. This class recognises
+/// these families by their marks, follows what the template writes for a question, and refuses
+/// templates of others, and those that take more of Jinja than it follows.
 class VKF_API ChatTemplate {
 public:
     /// Reads a folder's chat_template.jinja, or "chat_template" of its tokenizer_config.json.
@@ -32,19 +34,11 @@ public:
     const std::string& family() const noexcept { return family_; }
 
 private:
+    struct Texts;
     ChatTemplate() = default;
-    void read_chatml(const std::string& jinja);
-    void read_llama3(const std::string& jinja);
-    void read_inst(const std::string& jinja);
-    void read_gemma(const std::string& jinja);
-
-    enum class System { none, before, inside };  ///< inside: with the question, as one text
 
     std::string family_, name_;
-    std::string begin_, system_begin_, system_end_, default_system_, user_begin_, answer_begin_;
-    System system_ = System::none;
-    bool system_always_ = false;  ///< its frame is there without a message too
-    bool trim_ = false;           ///< messages lose the space around them
+    std::shared_ptr<const Texts> texts_;
 };
 
 }  // namespace vkf

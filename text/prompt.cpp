@@ -60,16 +60,16 @@ BeginOfText begin_of_text(const fs::path& folder, bool trained) {
 std::vector<std::int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view text, BeginOfText policy,
                                         std::optional<std::int32_t> begin) {
     std::vector<std::int32_t> ids = tokenizer.encode(text);
-    const bool begins = begin && !ids.empty() && ids.front() == *begin;
-    if (policy == BeginOfText::put && begin && !begins) {
+    const auto begins = [&](const std::vector<std::int32_t>& of) {
+        return begin ? std::find_if(of.begin(), of.end(), [&](std::int32_t id) { return id != *begin; }) - of.begin()
+                     : 0;
+    };
+    if (policy == BeginOfText::put && begin && begins(ids) == 0) {
         ids.insert(ids.begin(), *begin);
     }
-    if (policy == BeginOfText::leave_out && begins) {
-        const std::vector<std::int32_t> plain = tokenizer.encode(text, false);
-        const bool of_the_text = ids.size() >= plain.size() && std::equal(plain.begin(), plain.end(), ids.begin());
-        if (!of_the_text) {
-            ids.erase(ids.begin());
-        }
+    // what the text itself begins with stays
+    if (policy == BeginOfText::leave_out && begins(ids) > 0 && begins(ids) > begins(tokenizer.encode(text, false))) {
+        ids.erase(ids.begin());
     }
     return ids;
 }

@@ -22,11 +22,12 @@ enum class BeginOfText : std::uint8_t {
     as_tokenizer,  ///< left to the post-processor of tokenizer.json
 };
 
-/// Says what a checkpoint's folder asks for, as in transformers: Llama's and Gemma's tokenizers
-/// obey add_bos_token of tokenizer_config.json, the others their post-processor. Where a folder
-/// lacks that file, or has a SentencePiece model and says nothing, `trained` decides: whether the
-/// model was trained with the token (DecoderFacts::begins_texts). Throws Error where the file is no
-/// JSON object.
+/// Says what a checkpoint's folder asks for, as in transformers 4: Llama's and Gemma's tokenizers
+/// obey add_bos_token of tokenizer_config.json, the others their post-processor. (transformers 5
+/// goes by the post-processor alone where there is a tokenizer.json.) Where a folder lacks
+/// tokenizer_config.json, or has a SentencePiece model and says nothing, `trained` decides: whether
+/// the model was trained with the token (DecoderFacts::begins_texts). Throws Error where the file
+/// is no JSON object.
 VKF_API BeginOfText begin_of_text(const std::filesystem::path& folder, bool trained);
 
 /// The ids of a text with the tokens that the tokenizer puts around it. `policy` decides whether

@@ -65,7 +65,8 @@ public:
             if (end == npos) {
                 return;
             }
-            f(text_.substr(name + 1, name_end - name - 2), begin, end, commas);
+            std::string plain;
+            f(plain_name(text_.substr(name, name_end - name), plain), begin, end, commas);
             at = after_space(end);
             if (!is(',', at)) {
                 return;
@@ -78,6 +79,19 @@ public:
     static constexpr std::size_t npos = std::string_view::npos;
 
 private:
+    /// A member's name without its quotes; `plain` holds it where it has escapes. Those stay in a
+    /// name that is longer than any that is asked for, or no JSON: whoever parses it says so.
+    static std::string_view plain_name(std::string_view quoted, std::string& plain) {
+        constexpr std::size_t kMostBytes = 80;  // of "added_tokens", every character escaped
+        if (quoted.size() <= kMostBytes && quoted.find('\\') != npos) {
+            try {
+                return plain = parse_owned(quoted).get<std::string>();
+            } catch (const NotJson&) {
+            }
+        }
+        return quoted.substr(1, quoted.size() - 2);
+    }
+
     std::string_view text_;
 };
 

@@ -92,6 +92,10 @@ TEST_CASE("prompt: the token that begins a text stands before it once, or not") 
         CHECK(encode_prompt(tokenizer, "ab", as_tokenizer, 0) == (puts ? Ids{0, 1, 2} : Ids{1, 2}));
         CHECK(encode_prompt(tokenizer, "ab", put, {}) == (puts ? Ids{0, 1, 2} : Ids{1, 2}));
         CHECK(encode_prompt(tokenizer, "<s>ab", leave_out, 0) == Ids{0, 1, 2});  // the text's own
+        CHECK(encode_prompt(tokenizer, "", leave_out, 0) == Ids{});
+        CHECK(encode_prompt(tokenizer, "<s>", leave_out, 0) == Ids{0});
+        CHECK(encode_prompt(tokenizer, "<s><s>", leave_out, 0) == Ids{0, 0});
+        CHECK(encode_prompt(tokenizer, "", put, 0) == Ids{0});
     }
     CHECK(encode_prompt(small(false), "<s>ab", put, 0) == Ids{0, 1, 2});
 }

@@ -605,7 +605,12 @@ TEST_CASE("tokenizer: what a file lists is counted before it is read, and read e
     const std::string vocab = R"("vocab":{"a":0,"b":1,"ab":2})", type = R"("type":"BPE",)";
     CHECK(said("{\"model\":{" + type + vocab + R"(,"merges":["a b"]}})") == "read");
     CHECK(said("{ \"model\" : { " + type + R"( "merges" : [ [ "a" , "b" ] ] , )" + vocab + " } } ") == "read");
-    CHECK(said("{\"mod\\u0065l\":{" + type + vocab + R"(,"merges":["a b"]}})").find("is missing") != std::string::npos);
+    const std::string escaped = R"("voc\u0061b":{"a":0,"b":1,"ab":2})";
+    CHECK(said("{\"mod\\u0065l\":{" + type + escaped + R"(,"\u006derges":["a b"]},"added\u005ftokens":[]})") == "read");
+    CHECK(said("{\"model\":{" + type + vocab + "," + escaped + R"(,"merges":[]}})").find("there twice") !=
+          std::string::npos);
+    CHECK(said("{\"mod\\x65l\":{" + type + vocab + R"(,"merges":["a b"]}})") != "read");
+    CHECK(said("{\"model\\\":{" + type + vocab + R"(,"merges":["a b"]}})") != "read");
     for (const char* merges :
          {"[\"ab\"]", "[[\"a\"]]", "[[\"a\",\"b\",\"a\"]]", "[{}]", "[[\"a\",\"b\",1]]", "[null]", "[[[\"a\"]]]",
           "[\"a b\"", "[\"a b\",]", "[\"a b\" \"a b\"]", "\"a b\"", "{\"a b\":1}"}) {
