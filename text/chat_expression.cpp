@@ -126,7 +126,7 @@ Value ChatExpression::negated() {
         is_negated = true;
     }
     Value value = compared();
-    if (!is_negated) {
+    if (!is_negated || value.is(Kind::raised)) {
         return value;
     }
     const Truth is = truth(value);
@@ -143,6 +143,9 @@ Value ChatExpression::compared() {
             expect("in");
         }
         Value b = sum();
+        if (a.is(Kind::raised) || b.is(Kind::raised)) {
+            return a.is(Kind::raised) ? a : b;
+        }
         Truth here = Truth::unknown;
         if (sign == "==" || sign == "!=") {
             here = equal(a, b);
@@ -253,7 +256,7 @@ Value ChatExpression::list() {
     advance();
     while (!is("]")) {
         Value item = value();
-        if (item.is(Kind::list) || item.is(Kind::loop)) {
+        if (item.is(Kind::list) || item.is(Kind::generator) || item.is(Kind::loop)) {
             item = unknown_value();  // lists of lists of lists would grow without end
         }
         names_.spend_on(item);

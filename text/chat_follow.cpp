@@ -44,9 +44,17 @@ private:
         return value;
     }
 
-    void write(std::string_view code, const Value& value) {
+    /// The value, where it is none that raise_exception() gave.
+    static Value raised_or(Value value) {
         if (value.is(Kind::raised)) {
             throw Raised{std::string(value.characters())};
+        }
+        return value;
+    }
+
+    void write(std::string_view code, const Value& value) {
+        if (raised_or(value).is(Kind::undefined)) {  // of which Jinja writes nothing
+            return;
         }
         if (!value.is(Kind::text)) {
             throw Error("it writes \"" + shown(code) + "\", which is not known before the messages are");
@@ -96,7 +104,7 @@ private:
             ChatExpression statement(code, names_);
             Truth chosen = Truth::yes;
             if (statement.name() != "else") {
-                chosen = truth(statement.value());
+                chosen = truth(raised_or(statement.value()));
             }
             statement.expect_end();
             if (chosen == Truth::unknown) {
@@ -118,9 +126,10 @@ private:
         Value list;
         if (one) {
             statement.expect("in");
-            list = statement.value_before_if();
+            list = raised_or(statement.value_before_if());
         }
-        if (!one || !statement.at_end() || !(list.is(Kind::list) || list.is(Kind::undefined))) {
+        const bool known = list.is(Kind::list) || list.is(Kind::generator) || list.is(Kind::undefined);
+        if (!one || !statement.at_end() || !known) {
             may_run(index + 1, end, pieces_[index].code);
             return end;
         }
@@ -136,7 +145,9 @@ private:
             ++loop.number;
         }
         if (list.items.empty() && behind != end) {  // its else
+            names_.enter_loop();
             run(behind + 1, end);
+            names_.leave_loop();
         }
         return end;
     }
@@ -145,14 +156,14 @@ private:
         const std::string_view name = statement.name();
         if (!statement.skip(".")) {
             statement.expect("=");
-            Value value = statement.value();
+            Value value = raised_or(statement.value());
             statement.expect_end();
             names_.set(name, std::move(value));
             return;
         }
         const std::string_view member = statement.name();
         statement.expect("=");
-        Value value = statement.value();
+        Value value = raised_or(statement.value());
         statement.expect_end();
         set_member(name, member, std::move(value));
     }
@@ -171,7 +182,7 @@ private:
         for (std::size_t i = begin; i < end; ++i) {
             const JinjaPiece& piece = pieces_[i];
             names_.spend(piece.code.size() + 1);
-            if (piece.kind != JinjaPiece::Kind::statement) {
+            if (piece.kind != JinjaPiece::Kind::statement || piece.code.find("raise_exception") != piece.code.npos) {
                 throw Error("it writes \"" + shown(piece.code) + "\" under \"" + shown(condition) +
                             "\", which is not known before the messages are");
             }

@@ -45,13 +45,19 @@ Value ChatExpression::filtered(const Value& value, std::string_view filter, cons
     if (filter == "trim" && plain && value.is(Kind::text)) {
         return stripped_value(value);
     }
+    if (filter == "list" && value.is(Kind::generator) && plain) {
+        Value list = value;
+        list.kind = Kind::list;
+        return list;
+    }
     if (((filter == "string" && value.is(Kind::text)) || (filter == "list" && value.is(Kind::list))) && plain) {
         return value;
     }
     if ((filter == "length" || filter == "count") && value.is(Kind::list)) {
         return number_value(static_cast<std::int64_t>(value.items.size()));
     }
-    if ((filter == "selectattr" || filter == "rejectattr") && value.is(Kind::list) && given.named.empty()) {
+    if ((filter == "selectattr" || filter == "rejectattr") && (value.is(Kind::list) || value.is(Kind::generator)) &&
+        given.named.empty()) {
         return selected(value, filter == "selectattr", given.values);
     }
     if ((filter == "default" || filter == "d") && given.values.size() == 1 && given.named.empty() &&
@@ -72,7 +78,7 @@ Value ChatExpression::selected(const Value& list, bool wanted, const std::vector
         return unknown_value();
     }
     Value part;
-    part.kind = Kind::list;
+    part.kind = Kind::generator;
     for (const Value& item : list.items) {
         const Value of = item.is(Kind::message) ? member(item, given[0].characters()) : unknown_value();
         const Truth is = compares               ? equal(of, given[2])

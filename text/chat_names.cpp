@@ -24,6 +24,12 @@ Value function_value(std::string_view name) {
     return value;
 }
 
+/// What a name may keep: of what changes while it is kept nothing is known but that it is there.
+Value lasting(Value value) {
+    const bool changes = value.is(Kind::generator) || value.is(Kind::loop);
+    return changes ? unknown_value(Truth::yes) : std::move(value);
+}
+
 }  // namespace
 
 ChatNames::ChatNames(const std::string& bos, bool system) : has_system_(system), scopes_(1) {
@@ -35,7 +41,9 @@ ChatNames::ChatNames(const std::string& bos, bool system) : has_system_(system),
     names["messages"] = std::move(messages);
     names["add_generation_prompt"] = boolean_value(Truth::yes);
     names["tools"] = names["documents"] = of_kind(Kind::none);
-    names["bos_token"] = literal_value(bos);
+    if (!bos.empty()) {  // where a tokenizer has none, transformers gives no such name
+        names["bos_token"] = literal_value(bos);
+    }
     for (const char* token : {"eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token"}) {
         names[token] = unknown_value();
     }
@@ -59,6 +67,7 @@ Value ChatNames::get(std::string_view name) {
 
 void ChatNames::set(std::string_view name, Value value) {
     spend_on(value);
+    value = name == "loop" ? std::move(value) : lasting(std::move(value));
     scopes_.back().insert_or_assign(std::string(name), std::move(value));
 }
 
@@ -79,6 +88,7 @@ Value ChatNames::get_of_space(const Value& space, std::string_view name) {
 
 void ChatNames::set_in_space(const Value& space, std::string_view name, Value value) {
     spend_on(value);
+    value = lasting(std::move(value));
     spaces_[static_cast<std::size_t>(space.number)].insert_or_assign(std::string(name), std::move(value));
 }
 

@@ -149,7 +149,7 @@ std::string filled(const ChatText& parts, std::string_view user, std::string_vie
             case ChatPart::Kind::day: text += today(); break;
             case ChatPart::Kind::strip: strips.push_back(text.size()); break;
             case ChatPart::Kind::strip_end: {
-                const std::string inner = stripped(text.substr(strips.back()), true, true);
+                const std::string inner = without_space(text.substr(strips.back()));
                 text.replace(strips.back(), std::string::npos, inner);
                 strips.pop_back();
                 break;

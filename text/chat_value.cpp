@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "text/normalizer.h"
+#include "text/unicode.h"
 
 namespace vkf::text {
 
@@ -20,7 +20,7 @@ Truth is_written(const ChatText& text) {
     for (const ChatPart& p : text) {
         const bool literal = is_of(p, ChatPart::Kind::literal);
         if (is_of(p, ChatPart::Kind::day) || (whole && (literal || is_of(p, ChatPart::Kind::system))) ||
-            (literal && !stripped(p.text, true, true).empty())) {
+            (literal && !without_space(p.text).empty())) {
             return Truth::yes;
         }
     }
@@ -74,9 +74,22 @@ void append(ChatText& text, const ChatText& more) {
     }
 }
 
+std::string without_space(const std::string& text) {
+    std::size_t begin = text.size(), end = 0, at = 0;
+    for_each_character(text, [&](std::string_view character, char32_t c) {
+        const bool separator = c >= 0x1c && c <= 0x1f;  // space to Python, not to Unicode
+        if (!is_space(c) && !separator) {
+            begin = std::min(begin, at);
+            end = at + character.size();
+        }
+        at += character.size();
+    });
+    return end == 0 ? std::string() : text.substr(begin, end - begin);
+}
+
 Value stripped_value(const Value& text) {
     if (text.is_literal()) {
-        return literal_value(stripped(std::string(text.characters()), true, true));
+        return literal_value(without_space(std::string(text.characters())));
     }
     Value value;
     value.kind = Kind::text;
@@ -96,6 +109,7 @@ Truth truth(const Value& value) {
         case Kind::text: return is_written(value.text);
         case Kind::list: return truth_of(!value.items.empty());
         case Kind::raised: return Truth::unknown;
+        case Kind::generator:
         case Kind::message:
         case Kind::space:
         case Kind::loop:

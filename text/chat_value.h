@@ -38,11 +38,12 @@ struct Value {
         number,
         text,
         list,
-        message,   ///< `number` says which
-        space,     ///< a namespace(); `number` says which
-        loop,      ///< a for's `loop`: of `items`, at `number`
-        function,  ///< one that the text names
-        raised,    ///< raise_exception(text)
+        generator,  ///< of selectattr: a list that can be gone through once
+        message,    ///< `number` says which
+        space,      ///< a namespace(); `number` says which
+        loop,       ///< a for's `loop`: of `items`, at `number`
+        function,   ///< one that the text names
+        raised,     ///< raise_exception(text)
     };
     Kind kind = Kind::unknown;
     Truth truth = Truth::unknown;  ///< of what is boolean or unknown
@@ -67,6 +68,8 @@ Value literal_value(std::string_view text);
 
 /// Puts a text behind another.
 void append(ChatText& text, const ChatText& more);
+/// The text without the space around it, as Python's strip() gives it.
+std::string without_space(const std::string& text);
 /// A text without the space around it.
 Value stripped_value(const Value& text);
 

@@ -240,10 +240,21 @@ TEST_CASE("tokenizer: what a chat template's expressions give") {
         CHECK(written(broken) == '?');
     }
     // what is set in a loop is gone behind it, unless it is of a namespace
+    // what selectattr gives is true whatever is in it, and can be gone through once
+    const std::string system = "messages|selectattr('role', 'equalto', 'system')";
+    CHECK(written(system) == 'y');
+    CHECK(written("a", "{% set a = " + system + " %}") == 'y');
+    CHECK(written("(" + system + "|list)") == 'n');
+    CHECK(written("(" + system + ")|length == 0") == '?');
+    CHECK(written("(a|list)|length == 0", "{% set a = " + system + " %}") == '?');
+    // the same loop goes on
+    CHECK(written("a.l.index == 1",
+                  "{% set a = namespace() %}{% for m in messages %}{% set a.l = loop %}{% endfor %}") == '?');
+    CHECK(written("bos_token is defined") == 'y');
     CHECK(written("a == 1", "{% set a = 1 %}{% for m in messages %}{% set a = 2 %}{% endfor %}") == 'y');
     CHECK(written("a.b == 2", "{% set a = namespace(b=1) %}{% for m in messages %}{% set a.b = 2 %}{% endfor %}") ==
           'y');
-    CHECK(written("a == 'firstlast'",
+    CHECK(written("a == 'first'",
                   "{% set a = '' %}{% if not tools %}{% set a = 'first' %}{% endif %}"
                   "{% for m in [] %}{% else %}{% set a = a + 'last' %}{% endfor %}") == 'y');
 }
@@ -299,4 +310,40 @@ TEST_CASE("tokenizer: a folder's chat template is found, or missed by name") {
     std::ofstream(folder / "chat_template.jinja") << "{{ '[INST]' + messages[0]['content'] + '[/INST]' }}";
     CHECK(refusal() == "[INST]hi[/INST]");
     fs::remove_all(folder);
+}
+
+TEST_CASE("tokenizer: a chat template that raises refuses the messages, wherever it does") {
+    const auto refuses = [](const std::string& raises) {
+        const ChatTemplate chat =
+            ChatTemplate::parse("{% for m in messages %}{% if m.role == 'system' %}" + raises +
+                                    "{{ m.content }}{% else %}[INST]{{ m.content }}[/INST]{% endif %}{% endfor %}",
+                                "", "x");
+        CHECK(chat.prompt("hi") == "[INST]hi[/INST]");
+        try {
+            chat.prompt("hi", "be terse");
+            return false;
+        } catch (const Error&) {
+            return true;
+        }
+    };
+    CHECK_FALSE(refuses(""));
+    for (const std::string code :
+         {"{{ raise_exception('no') }}", "{% set a = raise_exception('no') %}",
+          "{% if raise_exception('no') %}{% endif %}", "{% if not raise_exception('no') %}{% endif %}",
+          "{% if false or raise_exception('no') %}{% endif %}", "{% if raise_exception('no') == 1 %}{% endif %}",
+          "{% for a in raise_exception('no') %}{% endfor %}"}) {
+        CAPTURE(code);
+        CHECK(refuses(code));
+    }
+}
+
+TEST_CASE("tokenizer: a chat template has bos_token where the tokenizer has one, and strips as Python does") {
+    const std::string question = "[INST]{{ messages[0].content|trim }}[/INST]";
+    const auto prompt = [&](const std::string& before, const char* bos) {
+        return ChatTemplate::parse(before + question, bos, "x").prompt("\x1c hi\x1f ");
+    };
+    CHECK(prompt("{{ bos_token }}", "<s>") == "<s>[INST]hi[/INST]");
+    CHECK(prompt("{{ bos_token }}", "") == "[INST]hi[/INST]");
+    CHECK(prompt("{% if bos_token is defined %}a{% endif %}", "") == "[INST]hi[/INST]");
+    CHECK(prompt("{% if bos_token is defined %}a{% endif %}", "<s>") == "a[INST]hi[/INST]");
 }
