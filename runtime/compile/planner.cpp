@@ -52,10 +52,11 @@ ArenaPlan plan_arena(std::span<const Interval> intervals, std::uint64_t alignmen
     std::vector<std::size_t> order(intervals.size());
     for (const Key& key : keys) {
         std::iota(order.begin(), order.end(), std::size_t{0});
-        std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
             const std::uint64_t x = key(intervals[a]);
             const std::uint64_t y = key(intervals[b]);
-            return x != y ? x > y : intervals[a].bytes > intervals[b].bytes;
+            const std::uint64_t m = intervals[a].bytes, n = intervals[b].bytes;
+            return x != y ? x > y : m != n ? m > n : a < b;
         });
         ArenaPlan plan = place(intervals, order, alignment);
         if (best.offsets.empty() || plan.bytes < best.bytes) {

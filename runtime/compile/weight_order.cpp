@@ -56,13 +56,15 @@ std::vector<HostTensor> in_weight_order(std::span<const HostTensor> tensors, con
     for (const StorageId s : weight_order(graph)) {
         places.emplace(graph.storages()[s].name, places.size());
     }
-    const auto place_of = [&](const HostTensor& t) {
+    std::multimap<std::size_t, const HostTensor*> at;  // equal places keep their order
+    for (const HostTensor& t : tensors) {
         const auto found = places.find(t.name);
-        return found == places.end() ? places.size() : found->second;
-    };
-    std::vector<HostTensor> sorted(tensors.begin(), tensors.end());
-    std::stable_sort(sorted.begin(), sorted.end(),
-                     [&](const HostTensor& a, const HostTensor& b) { return place_of(a) < place_of(b); });
+        at.emplace(found == places.end() ? places.size() : found->second, &t);
+    }
+    std::vector<HostTensor> sorted;
+    for (const auto& [place, tensor] : at) {
+        sorted.push_back(*tensor);
+    }
     return sorted;
 }
 
