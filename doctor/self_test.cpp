@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <new>
 #include <optional>
 #include <set>
@@ -113,17 +114,22 @@ private:
                          [&](const CaseMaker& maker) { return options_.thorough || !maker.thorough; });
         }
         std::vector<std::vector<std::string>> took(makers.size());
-        std::size_t known = 0;
         for (std::size_t i = 0; i < makers.size(); ++i) {
-            took[i] = test(makers[i]);
-            // What stands in for a kernel was not asked by the cases which that had passed; the
-            // long form asks it every time.
-            for (; !options_.thorough && known < report_.left_out.size(); ++known) {
-                const std::string kernel = report_.left_out[known].kernel;
-                for (std::size_t earlier = 0; earlier < i; ++earlier) {
-                    if (has(took[earlier], kernel)) {
-                        took[earlier] = test(makers[earlier]);
-                    }
+            ask(makers, i, i, took);
+        }
+    }
+
+    /// Tests a case. What stands in for a kernel that it finds wrong was not asked by the other cases
+    /// up to the last, which that had passed: those are asked again. The long form asks it anyway.
+    void ask(const std::vector<CaseMaker>& makers, std::size_t index, std::size_t last,
+             std::vector<std::vector<std::string>>& took) {
+        const std::size_t known = report_.left_out.size();
+        took[index] = test(makers[index]);
+        for (std::size_t k = known; !options_.thorough && k < report_.left_out.size(); ++k) {
+            const std::string kernel = report_.left_out[k].kernel;
+            for (std::size_t other = 0; other <= last; ++other) {
+                if (other != index && has(took[other], kernel)) {
+                    ask(makers, other, last, took);
                 }
             }
         }
@@ -391,7 +397,7 @@ private:
         if (kernels.size() == 1) {
             return kernels.front();
         }
-        for (Guess& guess : guesses_of(loaded, kernels, without)) {
+        for (auto& [differ, guess] : guesses_of(loaded, kernels, without)) {
             if (guess.tells && is_right(loaded, std::move(guess.plan))) {
                 return guess.kernel;
             }
@@ -404,16 +410,15 @@ private:
         return {};
     }
 
-    /// Of the kernels for which something stands in, that first whose absence changes least.
-    std::vector<Guess> guesses_of(const LoadedCase& loaded, const std::vector<std::string>& kernels,
-                                  const std::vector<LeftOut>& without) const {
-        std::vector<Guess> out;
+    /// Of the kernels for which something stands in, by how many differ without them.
+    std::multimap<std::size_t, Guess> guesses_of(const LoadedCase& loaded, const std::vector<std::string>& kernels,
+                                                 const std::vector<LeftOut>& without) const {
+        std::multimap<std::size_t, Guess> out;
         for (const std::string& kernel : kernels) {
             if (std::optional<Guess> guess = guess_of(loaded, kernel, kernels, without)) {
-                out.push_back(std::move(*guess));
+                out.emplace(guess->differ, std::move(*guess));
             }
         }
-        std::stable_sort(out.begin(), out.end(), [](const Guess& a, const Guess& b) { return a.differ < b.differ; });
         return out;
     }
 
@@ -421,7 +426,7 @@ private:
     std::vector<std::string> by_absence(const LoadedCase& loaded, const std::vector<std::string>& kernels,
                                         const std::vector<LeftOut>& without) const {
         std::vector<std::string> out;
-        for (const Guess& guess : guesses_of(loaded, kernels, without)) {
+        for (const auto& [differ, guess] : guesses_of(loaded, kernels, without)) {
             out.push_back(guess.kernel);
         }
         std::copy_if(kernels.begin(), kernels.end(), std::back_inserter(out),

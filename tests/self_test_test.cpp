@@ -211,7 +211,7 @@ TEST_SUITE("doctor") {
                             [&](const SelfCheck& c) { return c.what == first && c.problem.empty() && c.chosen; }) == 2);
     }
 
-    TEST_CASE("self-test: the long form asks for every kernel that VKFORMER_VARIANT may ask for") {
+    TEST_CASE("self-test: the variants of the long form are those that the documentation names") {
         std::set<std::string> told;
         for (const char* page : {"docs/environment.md", "docs/attention.md"}) {
             std::ifstream in(std::filesystem::path(VKFORMER_SOURCE_DIR) / page);

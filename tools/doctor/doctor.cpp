@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
-#include <optional>
-#include <set>
+#include <iterator>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -144,30 +144,41 @@ std::vector<std::string> names_in(std::string_view kernels) {
     return out;
 }
 
+std::string together(const std::vector<std::string>& names) {
+    std::string out;
+    for (const std::string& name : names) {
+        out += (out.empty() ? "" : " + ") + name;
+    }
+    return out;
+}
+
 bool has(const std::vector<std::string>& names, const std::string& name) {
     return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 /// Of kernels in whose run the device was lost the one to do without: the first that no check has
-/// passed with, or else the first: that is the easiest to do without.
-std::string suspect_of(const std::vector<std::string>& ran, const vkf::SelfTest& test) {
-    const auto passed = [&](const std::string& kernel) {
-        return std::any_of(test.checks.begin(), test.checks.end(), [&](const vkf::SelfCheck& c) {
+/// passed with, if possible one that was in the run before, which lost another device; or else the
+/// first, which is the easiest to do without.
+std::string suspect_of(const std::vector<std::string>& ran, const std::vector<std::string>& ran_before,
+                       const vkf::SelfTest& test) {
+    std::vector<std::string> suspects;
+    std::copy_if(ran.begin(), ran.end(), std::back_inserter(suspects), [&](const std::string& kernel) {
+        return std::none_of(test.checks.begin(), test.checks.end(), [&](const vkf::SelfCheck& c) {
             return c.problem.empty() && has(names_in(c.kernel), kernel);
         });
-    };
-    const auto at = std::find_if_not(ran.begin(), ran.end(), passed);
-    return at == ran.end() ? ran.front() : *at;
+    });
+    const auto common = std::find_if(suspects.begin(), suspects.end(),
+                                     [&](const std::string& kernel) { return has(ran_before, kernel); });
+    return common != suspects.end() ? *common : suspects.empty() ? ran.front() : suspects.front();
 }
 
 /// Examines the device; where a kernel makes it hang or be lost, goes on without that on a new one.
 vkf::Device examine(const DoctorOptions& options, Report& report) {
     vkf::Device device = device_of(options, {});
-    const auto take_again = [&](const std::string& kernel) {
-        std::erase_if(report.test.left_out, [&](const vkf::LeftOut& k) { return k.kernel == kernel; });
-    };
-    std::vector<std::string> tried;       // left out, each since a run lost the device
-    std::vector<std::string> ran_before;  // in the last of these runs
+    std::vector<vkf::LeftOut>& left_out = report.test.left_out;
+    std::vector<std::string> ran_before;  // in the run that lost the device before this one
+    vkf::SelfCheck blamed;                // for that run: the kernel alone
+    const auto is_blamed = [&](const vkf::LeftOut& k) { return k.kernel == blamed.kernel; };
     for (int devices = 1;; ++devices) {
         report.device = device.capabilities();
         vkf::SelfTest found = device.self_test(
@@ -179,20 +190,26 @@ vkf::Device examine(const DoctorOptions& options, Report& report) {
             ran.front() == "submission") {
             return device;
         }
-        if (std::all_of(ran.begin(), ran.end(), [&](const std::string& k) { return has(ran_before, k); })) {
-            take_again(tried.back());  // the others lose the device without it, or all the same
+        const std::string kernel = suspect_of(ran, ran_before, report.test);
+        if (has(ran_before, kernel)) {  // both runs had it: the one that was blamed is taken again
+            std::erase_if(left_out, is_blamed);
+            for (vkf::SelfCheck& c : report.test.checks) {
+                c.kernel = c.kernel == blamed.kernel && c.what == blamed.what ? together(ran_before) : c.kernel;
+            }
         }
-        const std::string kernel = suspect_of(ran, report.test);
-        if (has(tried, kernel)) {  // nothing stands in for it
-            take_again(kernel);
+        const auto before =
+            std::find_if(left_out.begin(), left_out.end(), [&](const vkf::LeftOut& k) { return k.kernel == kernel; });
+        // it ran all the same: nothing stands in for it
+        if (before != left_out.end() || kernel == blamed.kernel) {
+            std::erase_if(left_out, [&](const vkf::LeftOut& k) { return k.kernel == kernel; });
             return device;
         }
-        tried.push_back(kernel);
-        ran_before = ran;
-        report.test.left_out.push_back({kernel, last.problem});
+        left_out.push_back({kernel, last.problem});
         for (vkf::SelfCheck& c : report.test.checks) {
             c.kernel = c.kernel == last.kernel && c.what == last.what ? kernel : c.kernel;
         }
+        blamed = {.kernel = kernel, .what = last.what};
+        ran_before = ran;
         if (!make_again(options, report, device)) {
             return device;
         }

@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
         "Runs every kernel that a Vulkan device can take on small inputs, compares with double precision, and "
         "measures. "
         "Kernels that fail are left out of later programs. Exit code: 0 healthy, 1 degraded (others stand in for what "
-        "failed), 2 unusable, or options that there are not, 3 the report cannot be written of a device that can be "
+        "failed), 2 unusable, or unknown options, 3 the report cannot be written of a device that can be "
         "used");
     app.add_option("--device", options.device, "index or part of the name of the Vulkan device");
     CLI::Option* quick =
