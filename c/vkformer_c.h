@@ -22,8 +22,8 @@
 // fails, a handle is null and everything else is as it was; but where `capacity` has no room for
 // all numbers, `count` says how many there are, and a graph may have some of what was to be
 // described: options and sizes are checked first, but how values fit each other is found on the
-// way. Nodes that no output needs do no harm; a weight that is left there vkf_compile() wants, so
-// describe the graph anew where a layer was refused. A device may be used by several threads at
+// way. Nodes that no output needs do no harm; but vkf_compile() asks for the weights of a layer
+// that was refused: describe the graph anew then. A device may be used by several threads at
 // once, as weights may; a graph belongs to one; tensors, state, requirements, shared buffers and
 // programs to one at a time, but for what vkf_program_record() says. Functions that a host gives
 // (locks, memory, choices, progress) do not throw; the functions of a device may be called until

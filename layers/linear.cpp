@@ -6,7 +6,7 @@
 namespace vkf {
 
 Value linear_layer(Value x, const std::string& name, std::int64_t out, bool bias, Activation activation) {
-    support::require_dtype("linear", x, DType::f32);
+    support::require_dtype("linear_layer", x, DType::f32);
     Graph& g = x.graph();
     const Scope scope(g, name);
     const Value weight = g.weight("weight", {out, x.size(-1)}), b = bias ? g.weight("bias", {out}) : Value();

@@ -22,7 +22,8 @@ bool read_number(const std::string& text, T& to) {
         char* stopped = nullptr;
         to = std::is_same_v<T, float> ? static_cast<T>(std::strtof(text.c_str(), &stopped))
                                       : static_cast<T>(std::strtod(text.c_str(), &stopped));
-        return stopped == end && std::isfinite(to);
+        const bool zero = text.substr(0, text.find_first_of("eE")).find_first_of("123456789") == std::string::npos;
+        return stopped == end && std::isfinite(to) && (to != 0 || zero);
     } else {
         const auto [stopped, error] = std::from_chars(text.data(), end, to);
         return error == std::errc() && stopped == end;
@@ -36,7 +37,7 @@ std::string wrong_number(const std::string& text) {
         return {};
     }
     if constexpr (std::is_floating_point_v<T>) {
-        return text + " is no finite number";
+        return text + " is no finite number, or too near to 0";
     } else {
         return text + " is no whole number between " + std::to_string(std::numeric_limits<T>::min()) + " and " +
                std::to_string(std::numeric_limits<T>::max());

@@ -62,7 +62,8 @@ TEST_CASE("long rows: softmax and log-sum-exp") {
 }
 
 TEST_CASE("long rows: many small numbers beside a large one add up") {
-    // as long as the rows that an invocation of a processor takes alone, where sums drift most
+    // as long as the rows that an invocation of a processor takes alone, where sums drift most:
+    // with these logits out of the contract, if numbers are added one by one
     for (const auto& [width, logit] :
          {std::pair<std::int64_t, double>{4096, -10.0945}, {15999, -10.0945}, {15996, -11.0043}}) {
         const std::int64_t keys = width;

@@ -31,8 +31,9 @@ public:
     /// trainable(). The graph gets the symbol `step`, the outputs `loss` and `grad_norm`, where
     /// the loss is scaled the inputs `loss_scale`, and with TrainerOptions::accumulates the symbol
     /// `micro_batch`, the number of the run within its step. A graph that has this symbol, of a
-    /// maximum of 2^30, gets 0 for it where steps do not accumulate. A symbol `step` that is there
-    /// has this maximum too. The loss is no output before. States are zero at first: write them.
+    /// maximum of 2^30, gets 0 for it where steps do not accumulate. A symbol `step` of your own
+    /// must have this maximum too. Don't make the loss an output yourself. States are zero at
+    /// first: write them.
     ///
     /// Throws as gradients() and update() do, for a parameter or a loss of another graph, and where
     /// the name of a state that is made beside a parameter, NAME.moments or NAME.gradient, is that
