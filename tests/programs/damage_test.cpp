@@ -202,7 +202,7 @@ TEST_CASE("programs: wrong arguments are refused by name") {
     const std::vector<std::pair<std::string, std::string>> of_training = {
         {"--warmup", huge + " is no whole number"}, {"--micro-batch", huge + " is no whole number"},
         {"--clip", "1e39 is no finite number"},     {"--lr", "0x1p3 is no finite number"},
-        {"--eps", "inf is no finite number"},       {"--lr", "1e-60 is no finite number, or too near to 0"},
+        {"--eps", "inf is no finite number"},       {"--clip", "1e-60 is no finite number, or too near to 0"},
     };
     for (const auto& [option, told] : of_training) {
         no_number({FINETUNE_PROGRAM, "nowhere", "--ids", "nowhere", option, told.substr(0, told.find(' '))},
