@@ -119,8 +119,9 @@ private:
         }
     }
 
-    /// Tests a case. What stands in for a kernel that it finds wrong was not asked by the other cases
-    /// up to the last, which that had passed: those are asked again. The long form asks it anyway.
+    /// Tests a case. What stands in for a kernel that it finds wrong was not asked by the other
+    /// cases up to the last, which that had passed: those are asked again. The long form asks it
+    /// anyway.
     void ask(const std::vector<CaseMaker>& makers, std::size_t index, std::size_t last,
              std::vector<std::vector<std::string>>& took) {
         const std::size_t known = report_.left_out.size();
