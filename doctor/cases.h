@@ -54,9 +54,6 @@ struct CaseMaker {
     Case (*make)();
 };
 
-/// What VKFORMER_VARIANT may ask for; the long form asks for each.
-std::span<const char* const> forced_variants();
-
 std::span<const CaseMaker> product_cases();
 std::span<const CaseMaker> row_cases();
 std::span<const CaseMaker> attention_cases();

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "doctor/check_case.h"
+#include "ops/variants.h"
 #include "runtime/device/compile_options.h"
 #include "runtime/device/device_core.h"
 #include "runtime/device/insides.h"
@@ -284,7 +285,7 @@ private:
                 }
             }
         }
-        for (const char* forced : forced_variants()) {
+        for (const char* forced : variants()) {
             if (!options_.thorough || over()) {
                 break;
             }
@@ -494,14 +495,6 @@ private:
 };
 
 }  // namespace
-
-std::span<const char* const> doctor::forced_variants() {
-    static constexpr const char* kVariants[] = {"attention_lanes",   "attention_shared", "attention_rows",
-                                                "attention_coopmat", "matmul_coopmat",   "matmul_coopmat_int8",
-                                                "matmul_half",       "matmul_dot",       "matvec_columns",
-                                                "rows_subgroups",    "rows_held",        "rows_looped"};
-    return kVariants;
-}
 
 SelfTest Device::self_test(const SelfTestOptions& options) const {
     core_->check_alive();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shaders/argmax.h"
+#include "ops/variants.h"
 
 #include <algorithm>
 
@@ -88,7 +89,7 @@ void lower(Lowering& l) {
     const RowGroup group = held_row_group(l, width, 0, kSubgroups.name);
     const uint part_lanes = group.subgroups ? std::min(most_row_lanes(l.device()), 256u) : 128;
     const bool parted =
-        takes_gpu_rows(l.device()) && !l.device().asks_for(kRowsLooped) && width >= kLeastParts * kLeastPartSize;
+        takes_gpu_rows(l.device()) && !asks_for(l.device(), kRowsLooped) && width >= kLeastParts * kLeastPartSize;
     // short rows share groups, which the variant for subgroups does not know
     const auto shader = [&](const RowGroup& g) {
         return g.subgroups && g.local_size == g.lanes ? &kSubgroups : &kShader;

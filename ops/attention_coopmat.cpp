@@ -9,6 +9,7 @@
 #ifdef VKFORMER_GL_NV_COOPERATIVE_MATRIX2
 #include "attention_coopmat_elements.spv.h"
 #include "attention_coopmat_elements_full.spv.h"
+#include "ops/variants.h"
 #endif
 
 namespace vkf {
@@ -59,7 +60,7 @@ bool by_elements(const Capabilities& device, std::int64_t head_dim, bool with_mo
 
 }  // namespace
 
-bool coopmat_attention_is_forced(const Capabilities& device) { return device.asks_for(kVariant); }
+bool coopmat_attention_is_forced(const Capabilities& device) { return asks_for(device, kVariant); }
 
 std::string no_coopmat_attention(const Capabilities& device, std::int64_t head_dim, bool with_mod) {
     const bool elements = by_elements(device, head_dim, with_mod);
@@ -69,12 +70,12 @@ std::string no_coopmat_attention(const Capabilities& device, std::int64_t head_d
     const std::string lacking = lacking_matrices(device, kAttentionName, kVariant, elements ? kElements.name : kVariant,
                                                  device.cooperative_matrix, fits);
     const std::string full = left_out(device, kAttentionName, (elements ? kElementsFull : kCoopmatFull).name, kVariant);
-    return !lacking.empty()                      ? lacking
-           : !full.empty()                       ? full
-           : device.asks_for("attention_shared") ? "VKFORMER_VARIANT asks for attention_shared"
-           : device.asks_for("attention_lanes")  ? "VKFORMER_VARIANT asks for attention_lanes"
-           : device.cpu() && !forced             ? kMatricesSlowOnProcessors
-                                                 : "";
+    return !lacking.empty()                       ? lacking
+           : !full.empty()                        ? full
+           : asks_for(device, "attention_shared") ? "VKFORMER_VARIANT asks for attention_shared"
+           : asks_for(device, "attention_lanes")  ? "VKFORMER_VARIANT asks for attention_lanes"
+           : device.cpu() && !forced              ? kMatricesSlowOnProcessors
+                                                  : "";
 }
 
 AttentionTiling choose_coopmat_attention(const Capabilities& device, const AttentionParams& params, bool full,

@@ -14,6 +14,7 @@
 #include "ops/fours.h"
 #include "ops/pushed_mask.h"
 #include "ops/reduce.h"
+#include "ops/variants.h"
 #include "shaders/attention.h"
 #include "shaders/attention_delta.h"
 #include "shaders/attention_gradient.h"
@@ -163,7 +164,7 @@ const Shader* lanes_kernel(const Capabilities& device, uint lanes) {
 
 std::string support::declined_gradient(const Capabilities& device, const AttentionGradientParams& p) {
     const AttentionParams& a = p.attention;
-    if (device.asks_for("attention_composed")) {
+    if (asks_for(device, "attention_composed")) {
         return "VKFORMER_VARIANT asks for attention_composed";
     }
     if (!a.not_fused.empty()) {
@@ -192,7 +193,7 @@ std::string support::declined_gradient(const Capabilities& device, const Attenti
     if (rounds_of(lanes, a, chunks) > kMostRounds) {
         return "so many rows would take more rounds of a loop than a processor's driver may allow";
     }
-    if (!device.asks_for("attention_lanes") && a.most_queries <= kWorthFusing && a.most_keys <= kWorthFusing) {
+    if (!asks_for(device, "attention_lanes") && a.most_queries <= kWorthFusing && a.most_keys <= kWorthFusing) {
         return "up to " + std::to_string(kWorthFusing) + " queries and keys a processor gains nothing by fusing";
     }
     return {};

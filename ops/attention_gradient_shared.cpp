@@ -13,6 +13,7 @@
 #include "ops/lanes.h"
 #include "ops/left_out.h"
 #include "ops/pushed_mask.h"
+#include "ops/variants.h"
 #include "shaders/attention.h"
 #include "shaders/attention_gradient_tiles.h"
 
@@ -169,7 +170,7 @@ void lower_side(Lowering& l, const GradientOperands& x, uint side, ValueId first
 }  // namespace
 
 bool support::takes_shared_gradient(const Capabilities& device) {
-    return !device.cpu() || device.asks_for("attention_shared") ||
+    return !device.cpu() || asks_for(device, "attention_shared") ||
            (device.cooperative_matrix && coopmat_attention_is_forced(device));
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fused attention is lowered: kernels, tiles, splits, and what it prepares for them.
+#include "ops/variants.h"
 #include "shaders/attention.h"
 
 #include <bit>
@@ -86,13 +87,13 @@ std::string parts_left_out(const Capabilities& device, const AttentionParams& pa
 }
 
 AttentionTiling choose_f32(const Capabilities& device, bool full, std::int64_t most_rows) {
-    const bool asks_for_shared = device.asks_for("attention_shared") || device.asks_for("attention_rows");
+    const bool asks_for_shared = asks_for(device, "attention_shared") || asks_for(device, "attention_rows");
     if (asks_for_shared) {
         (void)shared_left_out(device);  // throws where it is
     }
     const Shader* kernel = asks_for_shared ? nullptr : lanes_kernel(device);
     const uint lanes = kernel ? exact_lanes(device) : 0;
-    if (device.asks_for("attention_lanes") && lanes == 0) {
+    if (asks_for(device, "attention_lanes") && lanes == 0) {
         const std::string left = lanes_left_out(device);
         require(left.empty(), kAttentionName, "VKFORMER_VARIANT asks for attention_lanes; " + left);
         fail(kAttentionName,
@@ -181,7 +182,7 @@ AttentionTiling choose(const Lowering& l, const AttentionParams& params, bool fu
     t.why_fp32 = why_fp32;
     if (no_rows.empty()) {
         t.few = choose_attention_rows(params);
-    } else if (!device.cpu() || device.asks_for("attention_rows")) {
+    } else if (!device.cpu() || asks_for(device, "attention_rows")) {
         t.why += ", few rows too: " + no_rows;
     }
     compile(t);
@@ -450,14 +451,14 @@ std::string declined(const Capabilities& device, const NodeInfo& node, WantedOut
         return "the device has " + std::to_string(device.storage_buffers) + " storage buffers a stage, not " +
                std::to_string(buffers);
     }
-    if (device.asks_for("attention_composed")) {
+    if (asks_for(device, "attention_composed")) {
         return "VKFORMER_VARIANT asks for attention_composed";
     }
     if (std::string left = parts_left_out(device, params); !left.empty()) {
         return left;
     }
-    const bool forced = device.asks_for("attention_shared") || device.asks_for("attention_lanes") ||
-                        device.asks_for("attention_rows") ||
+    const bool forced = asks_for(device, "attention_shared") || asks_for(device, "attention_lanes") ||
+                        asks_for(device, "attention_rows") ||
                         (device.cooperative_matrix && coopmat_attention_is_forced(device));
     if (!device.cpu() || forced) {
         return lanes_kernel(device) ? std::string() : shared_left_out(device);

@@ -5,6 +5,7 @@
 #include "ops/attention_choice.h"
 #include "ops/fours.h"
 #include "ops/left_out.h"
+#include "ops/variants.h"
 #include "shaders/attention.h"
 
 namespace vkf {
@@ -26,14 +27,14 @@ bool always_many(const Lowering& l, const AttentionParams& params) {
 
 std::string no_attention_rows(const Lowering& l, const AttentionParams& params) {
     const Capabilities& device = l.device();
-    const bool forced = device.asks_for("attention_rows");
+    const bool forced = asks_for(device, "attention_rows");
     if (std::string left = left_out(device, l.node().op->name, kRows.name); !left.empty()) {
         return left;
     }
     if (device.storage_buffers <= kAttentionBindingPartial) {
         return "the device has " + std::to_string(device.storage_buffers) + " storage buffers a stage";
     }
-    if (!forced && (device.cpu() || device.asks_for("attention_shared"))) {
+    if (!forced && (device.cpu() || asks_for(device, "attention_shared"))) {
         return device.cpu() ? "it is a processor" : "VKFORMER_VARIANT asks for attention_shared";
     }
     if (params.group > kAttentionRowsMost) {

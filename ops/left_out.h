@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "ops/checks.h"
+#include "ops/variants.h"
 #include "runtime/compile/capabilities.h"
 
 namespace vkf::support {
@@ -15,7 +16,7 @@ namespace vkf::support {
 inline std::string left_out(const Capabilities& device, const char* op, std::string_view kernel,
                             std::string_view variant) {
     std::string why = device.why_left_out(kernel);
-    if (!why.empty() && device.asks_for(variant)) {
+    if (!why.empty() && asks_for(device, variant)) {
         fail(op, "VKFORMER_VARIANT asks for " + std::string(variant) + "; " + why);
     }
     return why;

@@ -11,6 +11,7 @@
 #include "ops/row_group.h"
 #include "ops/shared_tile.h"
 #include "ops/tuned.h"
+#include "ops/variants.h"
 
 namespace vkf {
 
@@ -347,7 +348,7 @@ Choice choose(const Lowering& l, const ProductPart& part, const ReducedArithmeti
         choose_coopmat(choice, l.device(), form, part.most_rows);
     } else if (reduced.halves && half_is_forced(l.device())) {
         choose_half(choice, l.device(), form);
-    } else if (l.device().cpu() && !l.device().asks_for("matvec_columns")) {
+    } else if (l.device().cpu() && !asks_for(l.device(), "matvec_columns")) {
         choose_for_processor(choice, l.device(), form, part.most_rows, part.large, part.one_row, params.backward);
     } else {
         choose_for_gpu(choice, l, part, form, params, reduced);

@@ -9,6 +9,7 @@
 #ifdef VKFORMER_GL_NV_COOPERATIVE_MATRIX2
 #include "matmul_coopmat_elements.spv.h"
 #include "matmul_coopmat_int8_elements.spv.h"
+#include "ops/variants.h"
 #endif
 
 namespace vkf {
@@ -83,7 +84,7 @@ std::string lacking(const Capabilities& device, const Shader& shader, bool offer
 
 }  // namespace
 
-bool coopmat_is_forced(const Capabilities& device) { return device.asks_for(kCoopmat.name); }
+bool coopmat_is_forced(const Capabilities& device) { return asks_for(device, kCoopmat.name); }
 
 void choose_coopmat(Choice& choice, const Capabilities& device, const Constants& form, std::int64_t most_rows,
                     bool codes) {
@@ -128,7 +129,7 @@ std::string no_coopmat(const Capabilities& device, const MatmulParams& params) {
 
 std::string no_codes_coopmat(const Capabilities& device) {
     const std::string what = lacking(device, kCodesCoopmat, device.cooperative_matrix_int8, true);
-    const bool forced = device.asks_for(kCodesCoopmat.name);
+    const bool forced = asks_for(device, kCodesCoopmat.name);
     return !what.empty()                      ? what
            : dot_is_forced(device) && !forced ? "VKFORMER_VARIANT asks for another kernel"
            : device.cpu() && !forced          ? kMatricesSlowOnProcessors

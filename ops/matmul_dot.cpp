@@ -2,6 +2,7 @@
 #include "matmul_dot.spv.h"
 #include "ops/left_out.h"
 #include "ops/matmul_choice.h"
+#include "ops/variants.h"
 #include "runtime/compile/pack_lanes.h"
 
 namespace vkf {
@@ -25,7 +26,7 @@ constexpr std::uint32_t kDepth = 8;
 
 }  // namespace
 
-bool dot_is_forced(const Capabilities& device) { return device.asks_for(kDot.name); }
+bool dot_is_forced(const Capabilities& device) { return asks_for(device, kDot.name); }
 
 std::string no_dot(const Capabilities& device) {
     const bool forced = dot_is_forced(device);

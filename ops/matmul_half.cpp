@@ -3,6 +3,7 @@
 #include "ops/left_out.h"
 #include "ops/matmul_choice.h"
 #include "ops/shared_tile.h"
+#include "ops/variants.h"
 
 namespace vkf {
 
@@ -15,7 +16,7 @@ const Shader kHalf{"matmul_half", spirv::kMatmulHalfSpirv};
 
 }  // namespace
 
-bool half_is_forced(const Capabilities& device) { return device.asks_for(kHalf.name); }
+bool half_is_forced(const Capabilities& device) { return asks_for(device, kHalf.name); }
 
 std::string no_half(const Capabilities& device, const MatmulParams& params) {
     const bool forced = half_is_forced(device);

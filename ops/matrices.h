@@ -6,6 +6,7 @@
 
 #include "ops/checks.h"
 #include "ops/left_out.h"
+#include "ops/variants.h"
 #include "runtime/compile/capabilities.h"
 
 namespace vkf {
@@ -31,7 +32,7 @@ inline std::string lacking_matrices(const Capabilities& device, const char* op, 
     if (what.empty()) {
         return support::left_out(device, op, kernel, variant);
     }
-    if (device.asks_for(variant)) {
+    if (asks_for(device, variant)) {
         support::fail(op, "VKFORMER_VARIANT asks for " + variant + ", which needs cooperative matrices: " + what);
     }
     return "no cooperative matrices: " + what;

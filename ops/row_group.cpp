@@ -6,6 +6,7 @@
 
 #include "ops/checks.h"
 #include "ops/left_out.h"
+#include "ops/variants.h"
 
 namespace vkf {
 
@@ -20,19 +21,19 @@ constexpr std::uint32_t kFoursHeld = 2, kFoursLooped = 8;
 }  // namespace
 
 bool support::takes_gpu_rows(const Capabilities& device) {
-    return !device.cpu() || device.asks_for(kRowsBySubgroups) || device.asks_for(kRowsHeld) ||
-           device.asks_for(kRowsLooped);
+    return !device.cpu() || asks_for(device, kRowsBySubgroups) || asks_for(device, kRowsHeld) ||
+           asks_for(device, kRowsLooped);
 }
 
 bool support::rows_by_subgroups(const Lowering& l, const char* kernel) {
     const Capabilities& device = l.device();
     const bool can = device.subgroup_arithmetic && device.subgroup_shuffle;
-    if (device.asks_for(kRowsBySubgroups) && !can) {
+    if (asks_for(device, kRowsBySubgroups) && !can) {
         fail(l.node().op->name, std::string("VKFORMER_VARIANT asks for ") + kRowsBySubgroups +
                                     ", which needs arithmetic and shuffles of subgroups");
     }
     const bool left = !left_out(device, l.node().op->name, kernel, kRowsBySubgroups).empty();
-    return can && !left && !device.asks_for(kRowsHeld) && !device.asks_for(kRowsLooped);
+    return can && !left && !asks_for(device, kRowsHeld) && !asks_for(device, kRowsLooped);
 }
 
 std::uint32_t support::most_row_lanes(const Capabilities& device) {
@@ -42,7 +43,7 @@ std::uint32_t support::most_row_lanes(const Capabilities& device) {
 support::RowGroup support::held_row_group(const Lowering& l, std::int64_t row_length, std::int64_t most_held,
                                           const char* kernel) {
     const Capabilities& device = l.device();
-    if (!takes_gpu_rows(device) || device.asks_for(kRowsLooped)) {
+    if (!takes_gpu_rows(device) || asks_for(device, kRowsLooped)) {
         RowGroup group = row_group(l, row_length);
         if (takes_gpu_rows(device) && group.lanes == 1) {
             group = row_length <= 256 ? RowGroup{128, 32} : RowGroup{128, 128};

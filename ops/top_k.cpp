@@ -7,6 +7,7 @@
 #include "ops/fours.h"
 #include "ops/gradient.h"
 #include "ops/row_group.h"
+#include "ops/variants.h"
 #include "runtime/base/numbers.h"
 #include "runtime/compile/lowering.h"
 #include "shaders/top_k.h"
@@ -125,7 +126,7 @@ void lower_parts(Lowering& l) {
 
 void lower(Lowering& l) {
     const bool parts =
-        takes_gpu_rows(l.device()) && !l.device().asks_for(kRowsLooped) && !l.device().leaves_out(kPartsShader.name);
+        takes_gpu_rows(l.device()) && !asks_for(l.device(), kRowsLooped) && !l.device().leaves_out(kPartsShader.name);
     parts ? lower_parts(l) : lower_rows(l);
 }
 

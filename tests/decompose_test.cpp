@@ -188,6 +188,29 @@ TEST_SUITE("decompose") {
         CHECK_FALSE(c.asks_for(""));
     }
 
+    TEST_CASE("VKFORMER_VARIANT: a name that is no kernel's is an error that lists what there is") {
+        Graph g;
+        const Value x = g.input("x", {1, 1, 4, 8});
+        g.output("product", matmul(x, transpose(x, 2, 3)));
+        Graph attention;
+        const Value q = attention.input("q", {1, 1, 4, 8});
+        attention.output("y", scaled_dot_product_attention(q, q, q).y);
+        Graph rows;
+        rows.output("y", softmax(rows.input("x", {4, 8})));
+        Capabilities& c = Insides::core(device()).capabilities;
+        const Capabilities before = c;
+        for (const std::string wrong : {"attention_share", " attention_composed", "softmax", ""}) {
+            for (const Graph* graph : {&g, &attention, &rows}) {
+                c.variants = "attention_composed," + wrong + ",matmul_half";
+                const std::string error = error_of([&] { device().compile(*graph); });
+                CHECK_MESSAGE(
+                    contains(error, "VKFORMER_VARIANT: \"" + wrong + "\" is no kernel to ask for; there are "), error);
+                CHECK(contains(error, ", attention_composed, "));
+            }
+        }
+        c = before;
+    }
+
     TEST_CASE("explain: says what was decomposed and why") {
         Graph g;
         const Value x = g.input("x", {1, 1, 4, 8});

@@ -127,7 +127,8 @@ struct VKF_API Capabilities {
 
     /// Kernels for processors: no shared memory, work per invocation instead of across a group.
     bool cpu() const noexcept { return type == DeviceType::cpu; }
-    /// True when `variants`, names with commas between, has this one.
+    /// True when `variants`, names with commas between, has this one. Ops refuse names that are no
+    /// kernel's.
     bool asks_for(std::string_view variant) const noexcept;
     bool leaves_out(std::string_view kernel) const noexcept;
     /// "KERNEL is left out: WHY"; empty where it is not.

@@ -156,11 +156,12 @@ Choice choose(Compilers& all) {
         }
         tried += "\n    " + library.why_not();
     }
-    return {{},
-            {},
-            "there is no GLSL compiler. Install libshaderc (Debian and Ubuntu: libshaderc1), or build vkformer with "
-            "-DVKFORMER_RUNTIME_GLSLANG=ON, or give it one of yours (use_glsl_compiler). Tried:" +
-                tried};
+    return {
+        {},
+        {},
+        "there is no GLSL compiler. Install libshaderc (Debian 13, Ubuntu: libshaderc1; Debian 12's lacks symbols), or "
+        "build vkformer with -DVKFORMER_RUNTIME_GLSLANG=ON, or give it one of yours (use_glsl_compiler). Tried:" +
+            tried};
 #endif
 }
 
