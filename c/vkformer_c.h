@@ -753,7 +753,7 @@ typedef struct vkf_memory_piece {
 typedef struct vkf_borrowed_device {
     uint32_t struct_size;
     uint32_t queue_family;
-    VkInstance instance;
+    VkInstance instance;  ///< VkApplicationInfo::apiVersion was 1.1 or higher
     VkPhysicalDevice physical;
     VkDevice device;
     VkQueue queue;      ///< null: queue 0 of the family
@@ -1189,8 +1189,8 @@ typedef struct vkf_dispatch_time {
 } vkf_dispatch_time;
 
 /// The dispatches of the last run: writes at most *count of them into `times`, where it is not
-/// null. *count becomes the number of dispatches. Without vkf_compile_options::profile the times
-/// are 0.
+/// null. *count becomes the number of dispatches; 0 before a run, and without
+/// vkf_compile_options::profile or timestamps of the queue.
 VKF_API vkf_result vkf_program_times(const vkf_program* program, vkf_dispatch_time* times, uint32_t* count);
 /// vkf_program_times() as a table.
 VKF_API vkf_result vkf_program_time_table(const vkf_program* program, char* text, size_t capacity, size_t* needed);

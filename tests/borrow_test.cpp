@@ -40,6 +40,29 @@ struct CountedLock {
 }  // namespace
 
 TEST_SUITE("borrow") {
+    TEST_CASE("borrow: a queue family that is none, and an instance for Vulkan 1.0, are refused") {
+        Host host;
+        BorrowedDevice handles = host.handles();
+        for (const std::uint32_t family : {7u, VK_QUEUE_FAMILY_IGNORED}) {
+            handles.queue_family = family;
+            CHECK(contains(error_of([&] { Device::borrow(handles); }),
+                           "its queue family " + std::to_string(family) + " no compute"));
+        }
+        const PFN_vkGetInstanceProcAddr get = fake::loader();
+        const auto create = reinterpret_cast<PFN_vkCreateInstance>(get(nullptr, "vkCreateInstance"));
+        VkInstanceCreateInfo info{};  // says no version
+        info.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO;
+        VkInstance old = VK_NULL_HANDLE;
+        REQUIRE(create(&info, nullptr, &old) == VK_SUCCESS);
+        const InstanceTable api = load_instance_table(get, old);
+        std::uint32_t count = 1;
+        VkPhysicalDevice physical = VK_NULL_HANDLE;
+        api.vkEnumeratePhysicalDevices(old, &count, &physical);
+        CHECK(contains(error_of([&] { Device::requirements(old, physical); }),
+                       "its instance was made for Vulkan 1.0: VkApplicationInfo::apiVersion must be 1.1 or higher"));
+        api.vkDestroyInstance(old, nullptr);
+    }
+
     TEST_CASE("borrow: records into the host's command buffer, two slots in flight, allocating nothing") {
         Host host;
         fake::Vulkan vulkan;

@@ -257,6 +257,11 @@ TEST_SUITE("device") {
         };
         CHECK_FALSE(Device::create().capabilities().minimum_profile);
         check(Device::create({.minimum_profile = true}).capabilities());
+        {
+            const Environment misspelled("VKFORMER_PROFILE", "minimal");
+            CHECK(contains(message_of([&] { Device::create(); }),
+                           "VKFORMER_PROFILE: is \"minimal\"; there is \"minimum\" alone"));
+        }
         const Environment minimum("VKFORMER_PROFILE", "minimum");
         check(Device::create().capabilities());
     }

@@ -38,7 +38,7 @@ struct MemoryHooks {
 /// A host's device. Nothing here is destroyed by us; it must outlive everything made from the
 /// Device.
 struct BorrowedDevice {
-    VkInstance instance = nullptr;
+    VkInstance instance = nullptr;  ///< VkApplicationInfo::apiVersion was 1.1 or higher
     VkPhysicalDevice physical = nullptr;
     VkDevice device = nullptr;
     std::uint32_t queue_family = 0;

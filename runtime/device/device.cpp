@@ -146,12 +146,19 @@ std::shared_ptr<DeviceCore> finish(std::shared_ptr<DeviceCore> core, const Devic
     core->learns_budget = !options.submit_budget && !core->capabilities.cpu();
     core->submit_budget = options.submit_budget.value_or(core->learns_budget ? kFirstSubmitBudget : 0);
     core->capabilities.variants = environment("VKFORMER_VARIANT");
-    if (options.minimum_profile || lower(environment("VKFORMER_PROFILE")) == "minimum") {
+    const std::string profile = environment("VKFORMER_PROFILE");
+    if (!profile.empty() && lower(profile) != "minimum") {
+        throw Error("is \"" + profile + "\"; there is \"minimum\" alone", "VKFORMER_PROFILE");
+    }
+    if (options.minimum_profile || !profile.empty()) {
         core->capabilities.clamp_to_minimum();
     }
     core->instance->api.vkGetPhysicalDeviceMemoryProperties(core->physical, &core->memory);
     core->tells_budgets = has_extension(core->instance->api, core->physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
-    const auto folder = options.cache_folder.empty() ? cache_folder() : options.cache_folder;
+    if (options.cache_folder.empty()) {
+        core->options.cache_folder = cache_folder();
+    }
+    const std::filesystem::path& folder = core->options.cache_folder;
     find_tuning(core->capabilities, options, folder);
     const auto ids = properties_of<VkPhysicalDeviceIDProperties>(core->instance->api, core->physical,
                                                                  VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES);
@@ -237,8 +244,11 @@ Device Device::borrow(const BorrowedDevice& host, const DeviceOptions& options) 
     core->handle = host.device;
     core->api = load_device_table(core->instance->api, host.device);
     core->queue_family = host.queue_family;
-    auto capabilities =
-        query_capabilities(core->instance->api, host.physical, core->queue_family, core->instance->api_version);
+    std::optional<Capabilities> capabilities;
+    if (host.queue_family != kAnyFamily) {  // which would have one chosen
+        capabilities =
+            query_capabilities(core->instance->api, host.physical, core->queue_family, core->instance->api_version);
+    }
     if (!capabilities) {
         throw Error("the host's device offers no Vulkan 1.1, or its queue family " + std::to_string(host.queue_family) +
                         " no compute",

@@ -157,6 +157,10 @@ std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysi
     VkPhysicalDeviceFeatures2 features{};
     features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
     api.vkGetPhysicalDeviceFeatures2(physical, &features);
+    if (maintenance.maxMemoryAllocationSize == 0) {  // what 1.1 added was not filled in
+        throw Error("its instance was made for Vulkan 1.0: VkApplicationInfo::apiVersion must be 1.1 or higher",
+                    p.deviceName);
+    }
 
     Capabilities c;
     c.name = p.deviceName;

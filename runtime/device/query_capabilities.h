@@ -13,7 +13,8 @@ namespace vkf {
 constexpr std::uint32_t kAnyFamily = ~0u;
 
 /// Reads properties and features, with queues of that family; kAnyFamily becomes the one to use.
-/// nullopt when the device or the family is unusable here.
+/// nullopt when the device or the family is unusable here. Throws where the instance was not made
+/// for Vulkan 1.1.
 std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysicalDevice physical,
                                                std::uint32_t& queue_family, std::uint32_t instance_version);
 
