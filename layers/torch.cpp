@@ -90,14 +90,16 @@ Value unmasked_columns(Value mask, std::int64_t extra) {
 /// PyTorch's two masks, over `extra` appended keys more, as one of ours.
 Mask mask_of(const MultiheadAttentionOptions& o, std::int64_t extra) {
     Mask mask;
-    Value attention = unmasked_columns(o.attn_mask, extra);
-    Value padding = unmasked_columns(o.key_padding_mask, extra);
+    Value attention = o.attn_mask;
+    Value padding = o.key_padding_mask;
     if (attention && attention.rank() == 3) {  // (B*H, L, S), batch-major
         attention = reshape(attention, {-1, o.num_heads, attention.size(1), attention.size(2)});
     }
     if (padding) {
         padding = reshape(padding, {padding.size(0), 1, 1, padding.size(1)});
     }
+    attention = unmasked_columns(attention, extra);
+    padding = unmasked_columns(padding, extra);
     for (const Value& m : {attention, padding}) {
         if (!m) {
             continue;
@@ -135,6 +137,9 @@ void check_options(const MultiheadAttentionOptions& o) {
         throw Error("add_bias_kv or add_zero_attn together with memory, which is projected to its last row already",
                     kName);
     }
+    if (o.memory && o.cache) {
+        throw Error("a cache together with memory, whose keys are the same in every run", kName);
+    }
     if (o.is_causal && appends) {
         throw Error("is_causal together with add_bias_kv or add_zero_attn; give attn_mask instead", kName);
     }
@@ -166,7 +171,8 @@ AttentionResult multihead_attention(Value query, Value key, Value value, const M
     check_options(options);
     Graph& g = query.graph();
     const Scope scope(g, options.name);
-    const bool same = key && value && query.id() == key.id() && key.id() == value.id();
+    const auto is_query = [&](const Value& v) { return v && &v.graph() == &g && v.id() == query.id(); };
+    const bool same = is_query(key) && is_query(value);
     if (!options.batch_first) {
         query = transpose(query, 0, 1);
         if (!options.memory) {

@@ -274,7 +274,8 @@ void CacheFile::check_caches(const DecoderOptions& options, const State& caches)
         if (saved.dtype == t.dtype && saved.type == WeightType::f32 && saved.shape == wanted) {
             continue;
         }
-        const bool ring = saved.shape.size() == 4 && saved.shape[1] != rows && t.shape[1] < options.max_tokens;
+        const bool ring = saved.shape.size() == 4 && saved.shape[1] != rows &&
+                          (t.shape[1] < options.max_tokens || saved.shape[1] < length_);
         refuse("tensor " + t.name + " is " + saved_text(saved) + "; of a cache of " + std::to_string(t.shape[1]) +
                " rows that holds " + std::to_string(length_) + " tokens it would be " + shape_text(wanted) + " " +
                std::string(name_of(t.dtype)) +

@@ -103,7 +103,8 @@ struct Decoder::Parts {
     /// Lets `write` change the adapter. If that fails, nothing runs until it is done again.
     template <class Write>
     void adapt(Write write) {
-        resume();
+        batch.restore(0, {0});
+        answers = {};
         adapted_in_part = true;
         write(caches);
         adapted_in_part = false;

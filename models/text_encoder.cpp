@@ -107,7 +107,7 @@ void describe_text_encoder(Graph& graph, const TextEncoderModel& model, const Te
     const Value ids = graph.input("tokens", {batch, tokens}, DType::i32);
     const Value hidden = family_of(model).describe(ids, keys);
     graph.output("hidden", hidden);
-    const Value mean = matmul(graph.input("shares", {batch, 1, tokens}), hidden);
+    const Value mean = matmul(graph.input("shares", {batch, 1, tokens}), hidden, {.masked_weights = true});
     graph.output("embedding", unit_rows(mean, model.facts().hidden_size));
 }
 
@@ -158,7 +158,7 @@ std::vector<float> TextEncoder::run(std::span<const std::vector<std::int32_t>> t
     }
     std::vector<std::int32_t> tokens(texts.size() * longest, 0);
     std::vector<std::int32_t> keys(tokens.size(), 0);
-    std::vector<float> shares(tokens.size(), 0.0f);
+    std::vector<float> shares(tokens.size(), -0.0f);  // padding leaves no trace
     for (std::size_t b = 0; b < texts.size(); ++b) {
         const auto at = static_cast<std::ptrdiff_t>(b * longest);
         std::copy(texts[b].begin(), texts[b].end(), tokens.begin() + at);

@@ -83,8 +83,11 @@ TEST_CASE("fine-tuning: a decoder answers with an adapter as its merged model do
         CHECK(worst_error(wide.score(answers.ids), adapted) <= 1.0);
         wide.prompt(answers.prompt);
         wide.save_cache(folder.path() / "cache.safetensors");
-        wide.clear_adapter();
+        const std::int64_t left = wide.room();
+        wide.clear_adapter();  // the cache is forgotten
+        CHECK(wide.room() == left + static_cast<std::int64_t>(answers.prompt.size()));
         wide.restore_cache(folder.path() / "cache.safetensors");
+        CHECK(wide.room() == left);
     }
 }
 

@@ -179,4 +179,23 @@ TEST_CASE("torch: masks that do not fit, and is_causal where it says nothing") {
     CHECK(refusal({.attn_mask = mask({5, 5}), .is_causal = true}) == "");  // a key must pass both
 }
 
+TEST_CASE("torch: keys of another graph are refused, whatever their numbers are") {
+    Graph g, other;
+    const Value x = g.input("x", {2, 5, 12}), y = other.input("y", {2, 5, 12});
+    CHECK(contains(error_of([&] { torch::multihead_attention(x, y, y, {.num_heads = 3}); }), "another graph"));
+}
+
+TEST_CASE("torch: a mask of each head goes with appended keys, and no cache with memory") {
+    Graph g;
+    const Dim batch = g.symbol("B", 3), keys = g.symbol("S", 7);
+    const Value x = g.input("x", {batch, 5, 12}), memory = g.input("memory", {batch, keys, 12});
+    torch::MultiheadAttentionOptions each{.num_heads = 2, .add_bias_kv = true, .add_zero_attn = true};
+    each.attn_mask = g.input("mask", {batch * 2, 5, keys}, DType::i32);
+    CHECK(torch::multihead_attention(x, memory, memory, each).weights.shape() == Shape{batch, 5, keys + 2});
+    torch::MultiheadAttentionOptions both{.name = "both", .num_heads = 2};
+    both.memory = torch::project_memory(memory, "both", 2);
+    both.cache = kv_cache(g, "cache", 3, 7, 2, 6, 0);
+    CHECK(contains(error_of([&] { torch::multihead_attention(x, {}, {}, both); }), "a cache together with memory"));
+}
+
 TEST_SUITE_END();

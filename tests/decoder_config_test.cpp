@@ -332,6 +332,28 @@ TEST_CASE("decoder: a RoPE that is not whole, or turns a part, is refused by nam
         CHECK(with(config_of(name), "partial_rotary_factor", 1) == "");
     }
     CHECK(contains(refusal(rope({{"partial_rotary_factor", 0.5}}, "")), "rope_parameters.partial_rotary_factor"));
+    CHECK(contains(refusal(rope({{"factor", 0}}, "")), "rope_parameters.factor = 0: must be above 0"));
+    CHECK(
+        contains(refusal(rope({{"low_freq_factor", 0}}, "")), "rope_parameters.low_freq_factor = 0: must be above 0"));
+    CHECK(contains(refusal(rope({{"high_freq_factor", 0.5}}, "")),
+                   "rope_parameters.high_freq_factor = 0.5: must be above low_freq_factor"));
+    for (const auto& [field, number] : std::vector<std::pair<const char*, double>>{
+             {"beta_fast", 0}, {"beta_slow", -1}, {"attention_factor", 0}, {"attention_factor", 1e-50}}) {
+        nlohmann::json wrong = yarn;
+        wrong[field] = number;
+        CHECK(contains(with(config_of("llama"), "rope_parameters", wrong),
+                       "rope_parameters." + std::string(field) + " = "));
+    }
+}
+
+TEST_CASE("decoder: numbers that would be taken for none, and those beyond what is counted with, are refused") {
+    for (const double number : {0.0, 1e-50, 1e40}) {
+        CHECK(contains(with(config_of("gemma2"), "final_logit_softcapping", number),
+                       "final_logit_softcapping = " + nlohmann::json(number).dump() + ": is out of range"));
+    }
+    CHECK(contains(with(config_of("llama"), "rms_norm_eps", 1e40), "rms_norm_eps = 1e+40: is out of range"));
+    CHECK(contains(with(config_of("llama"), "vocab_size", 9223372036854775807),
+                   "vocab_size = 9223372036854775807: must be a whole number from 1 to 2147483647"));
 }
 
 TEST_CASE("decoder: activations go by every name that transformers has for them") {

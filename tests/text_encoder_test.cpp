@@ -104,6 +104,26 @@ TEST_CASE("text encoder: hidden states and embeddings are transformers', padded 
     CHECK(models == 4);
 }
 
+TEST_CASE("text encoder: padding leaves no trace of the row it has, whatever that holds") {
+    const fs::path from = kEncoders / "bert";
+    const TemporaryFolder folder;
+    fs::copy_file(from / "config.json", folder.path() / "config.json");
+    const Safetensors whole(from / "model.safetensors");
+    std::vector<HostTensor> tensors(whole.tensors().begin(), whole.tensors().end());
+    const auto table = std::find_if(tensors.begin(), tensors.end(), [](const HostTensor& t) {
+        return t.name.ends_with("embeddings.word_embeddings.weight");
+    });
+    REQUIRE(table != tensors.end());
+    std::vector<float> rows = values_of<float>(*table);
+    std::fill_n(rows.begin(), table->shape[1], std::nanf(""));
+    table->data = std::as_bytes(std::span(rows));
+    save_safetensors(folder.path() / "model.safetensors", tensors, whole.metadata());
+    const EncodedTexts good(from);
+    const Checkpoint checkpoint(folder.path());
+    TextEncoder together(device(), checkpoint, good.model, {.max_batch = 4});
+    CHECK(worst_embedding(good, together.embed(good.texts)) <= 1.0);
+}
+
 TEST_CASE("text encoder: files and fields of older checkpoints are read") {
     const EncodedTexts c(kEncoders / "bert");
     const TemporaryFolder folder;

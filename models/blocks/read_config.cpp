@@ -28,14 +28,18 @@ DecoderSizes read_sizes(ConfigReader& reader, std::int64_t max_positions, std::i
 
 float read_epsilon(ConfigReader& reader, const std::string& field, double otherwise) {
     const auto eps = static_cast<float>(reader.number(field, otherwise));
-    if (!(eps >= 0)) {
+    if (!(eps >= 0) || !std::isfinite(eps)) {
         reader.fail(field, "is out of range");
     }
     return eps;
 }
 
 float read_softcap(ConfigReader& reader, const std::string& field, double otherwise) {
-    return read_epsilon(reader, field, reader.is_null(field) ? 0.0 : otherwise);
+    const float cap = read_epsilon(reader, field, reader.is_null(field) ? 0.0 : otherwise);
+    if (cap == 0 && reader.has(field)) {  // which says "none" here, and is written null
+        reader.fail(field, "is out of range");
+    }
+    return cap;
 }
 
 float read_scale(ConfigReader& reader, const std::string& field, double otherwise) {
@@ -79,6 +83,20 @@ RopeScaling read_scaling(ConfigReader& reader, std::int64_t max_positions) {
     s.beta_slow = reader.number("beta_slow", s.beta_slow);
     s.truncate = reader.flag("truncate", s.truncate);
     s.attention_factor = reader.number("attention_factor", s.attention_factor);
+    const auto must = [&](bool fits, const char* field, const char* what) {
+        if (!fits) {
+            reader.fail(field, what);
+        }
+    };
+    must(s.kind == Kind::none || s.factor > 0, "factor", "must be above 0");
+    must(s.kind != Kind::llama3 || s.low_freq_factor > 0, "low_freq_factor", "must be above 0");
+    must(s.kind != Kind::llama3 || s.high_freq_factor > s.low_freq_factor, "high_freq_factor",
+         "must be above low_freq_factor");
+    must(s.kind != Kind::yarn || s.beta_fast > 0, "beta_fast", "must be above 0");
+    must(s.kind != Kind::yarn || s.beta_slow > 0, "beta_slow", "must be above 0");
+    // 0 says "by the factor" here
+    must(!reader.has("attention_factor") || static_cast<float>(s.attention_factor) > 0, "attention_factor",
+         "must be above 0");
     return s;
 }
 

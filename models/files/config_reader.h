@@ -49,9 +49,9 @@ public:
         const nlohmann::json* value = find(name);
         const std::int64_t number =
             value != nullptr && value->is_number_integer() ? value->get<std::int64_t>() : otherwise;
-        if ((value != nullptr && !value->is_number_integer()) || number < least ||
-            number > (std::int64_t{1} << 31) - 1) {
-            fail(name, "must be a whole number of at least " + std::to_string(least));
+        constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 1;
+        if ((value != nullptr && !value->is_number_integer()) || number < least || number > kMost) {
+            fail(name, "must be a whole number from " + std::to_string(least) + " to " + std::to_string(kMost));
         }
         return number;
     }

@@ -32,9 +32,11 @@ void infer_size(const Value& x, Shape& shape) {
             rest = rest * *d;
         }
     }
-    if (rest == Dim(0) || !elements(x.shape()).divided_by(rest, *unknown)) {
+    Dim inferred;
+    if (rest == Dim(0) || !elements(x.shape()).divided_by(rest, inferred)) {
         throw Error(x.str() + " cannot take shape " + x.graph().str(shape), "reshape");
     }
+    *unknown = inferred;
 }
 
 /// Strides for one run of new sizes that lies on a run of old dimensions forming one arithmetic
