@@ -27,7 +27,11 @@ struct Message {
 
 struct Meeting {
     explicit Meeting(int count)
-        : ranks(static_cast<std::size_t>(count)), messages(ranks * ranks), ended(ranks, false), blamed(ranks) {}
+        : ranks(static_cast<std::size_t>(count)),
+          messages(ranks * ranks),
+          copying(ranks, false),
+          ended(ranks, false),
+          blamed(ranks) {}
 
     Message& message(std::size_t from, std::size_t to) { return messages[from * ranks + to]; }
 
@@ -35,6 +39,7 @@ struct Meeting {
     std::mutex mutex;
     std::condition_variable changed;
     std::vector<Message> messages;
+    std::vector<bool> copying;  ///< what was sent to it
     std::vector<bool> ended;
     std::vector<std::size_t> blamed;  ///< for whom each ended: itself, or one that it waited for
 };
@@ -85,15 +90,30 @@ private:
         return i;
     }
 
+    /// Waits for as long as the limit, not counting what the peer copies: long messages take longer.
     template <class Ready>
-    void wait(Lock& lock, Clock::time_point end, std::size_t peer, Ready ready) {
-        const bool in_time = meeting_->changed.wait_until(lock, end, [&] { return ready() || meeting_->ended[peer]; });
+    void wait(Lock& lock, std::size_t peer, Ready ready) {
+        auto left = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds_));
+        while (!ready() && !meeting_->ended[peer] && (meeting_->copying[peer] || left.count() > 0)) {
+            if (meeting_->copying[peer]) {
+                meeting_->changed.wait(lock);
+            } else {
+                const Clock::time_point begun = Clock::now();
+                meeting_->changed.wait_for(lock, left);
+                left -= Clock::now() - begun;
+            }
+        }
         if (ready()) {
             return;
         }
+        const bool in_time = meeting_->ended[peer];
         blamed_ = in_time ? meeting_->blamed[peer] : peer;
         if (!in_time) {
             throw Error("did not answer " + name_of_rank(rank_) + " within " + std::to_string(seconds_) + " s",
+                        name_of_rank(peer));
+        }
+        if (blamed_ == rank_) {
+            throw Error("has ended: " + name_of_rank(rank_) + " did not answer it in time, or sent another size",
                         name_of_rank(peer));
         }
         throw Error(blamed_ == peer ? "has ended, and " + name_of_rank(rank_) + " waits for it"
@@ -103,8 +123,6 @@ private:
     }
 
     void send_and_receive(std::span<const Outgoing> out, std::span<const Incoming> in) {
-        const auto limit = std::chrono::duration<double>(seconds_);
-        const Clock::time_point end = Clock::now() + std::chrono::duration_cast<Clock::duration>(limit);
         Lock lock(meeting_->mutex);
         if (meeting_->ended[rank_]) {
             throw Error("has ended: an earlier exchange failed", name_of_rank(rank_));
@@ -116,7 +134,7 @@ private:
         for (const Incoming& i : in) {
             const std::size_t from = other(i.from);
             Message& message = meeting_->message(from, rank_);
-            wait(lock, end, from, [&] { return message.at == Message::At::waiting; });
+            wait(lock, from, [&] { return message.at == Message::At::waiting; });
             const std::span<const std::byte> bytes = message.bytes;
             if (bytes.size() != i.bytes.size()) {
                 blamed_ = from;
@@ -125,16 +143,19 @@ private:
                             name_of_rank(from));
             }
             message.at = Message::At::being_copied;
+            meeting_->copying[rank_] = true;
+            meeting_->changed.notify_all();
             lock.unlock();
             std::copy(bytes.begin(), bytes.end(), i.bytes.begin());
             lock.lock();
             message = {};
+            meeting_->copying[rank_] = false;
             meeting_->changed.notify_all();
         }
         for (const Outgoing& o : out) {
             const std::size_t to = other(o.to);
             const Message& message = meeting_->message(rank_, to);
-            wait(lock, end, to, [&] { return message.at == Message::At::nowhere; });
+            wait(lock, to, [&] { return message.at == Message::At::nowhere; });
         }
     }
 

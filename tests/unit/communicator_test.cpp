@@ -137,6 +137,16 @@ TEST_SUITE("communicator") {
         });
         CHECK(errors[0].find("rank 1: did not answer rank 0 within 0.2") != std::string::npos);
         CHECK(hung < 5);
+        errors = on_ranks(2, [](const std::shared_ptr<Communicator>& c) {
+            if (c->rank() == 1) {  // comes when it is given up
+                std::this_thread::sleep_for(std::chrono::milliseconds(600));
+            }
+            c->limit(0.2);
+            std::vector<float> x(4);
+            c->all_reduce(x);
+        });
+        CHECK(errors[0].find("rank 1: did not answer rank 0 within 0.2") != std::string::npos);
+        CHECK(errors[1] == "rank 0: has ended: rank 1 did not answer it in time, or sent another size");
     }
 
     TEST_CASE("communicator: whichever exchange goes wrong, all ranks end, and name the one that it is due to") {
