@@ -13,11 +13,25 @@
 
 namespace vkf {
 
-/// A file beside its destination, removed unless it takes the destination's place.
+/// A file beside its destination, removed unless it takes the destination's place. Where that is a
+/// link, it is beside the file behind it; the permissions of a file that was there are kept.
 class PendingFile {
 public:
-    explicit PendingFile(const std::filesystem::path& path)
-        : destination_(path), temporary_(path), name_(utf8_name(path)) {
+    explicit PendingFile(const std::filesystem::path& path) : destination_(path), name_(utf8_name(path)) {
+        std::error_code code;  // what is not there, or cannot be asked, shows when it is written
+        const std::filesystem::file_status before = std::filesystem::status(path, code);
+        if (std::filesystem::exists(before)) {
+            if (!std::filesystem::is_regular_file(before)) {
+                throw Error("is no regular file, and is not replaced", name_);
+            }
+            permissions_ = before.permissions();
+        }
+        constexpr int kMostLinks = 40;
+        for (int links = 0; std::filesystem::is_symlink(std::filesystem::symlink_status(destination_, code)); ++links) {
+            if (links == kMostLinks) throw Error("is a link to itself", name_);
+            destination_ = destination_.parent_path() / std::filesystem::read_symlink(destination_, code);
+        }
+        temporary_ = destination_;
         temporary_ += ".writing-" + std::to_string(std::random_device{}());
         stream_.open(temporary_, std::ios::binary | std::ios::trunc);
         if (!stream_) throw Error("cannot create file", name_);
@@ -38,6 +52,10 @@ public:
         stream_.close();
         if (!stream_) throw Error("cannot write file", name_);
         std::error_code code;
+        if (permissions_ != std::filesystem::perms::unknown) {
+            std::filesystem::permissions(temporary_, permissions_, code);
+            code.clear();  // as where the file is another's
+        }
         std::filesystem::rename(temporary_, destination_, code);
         if (code) throw Error("cannot write file: " + code.message(), name_);
     }
@@ -46,6 +64,7 @@ private:
     std::filesystem::path destination_;
     std::filesystem::path temporary_;
     std::string name_;
+    std::filesystem::perms permissions_ = std::filesystem::perms::unknown;
     std::ofstream stream_;
 };
 

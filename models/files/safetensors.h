@@ -66,8 +66,9 @@ private:
 /// Writes a file that other readers accept: widest elements first, then by name, data starting at a
 /// multiple of 8 bytes, so every tensor is aligned to its element. Packed matrices are written as
 /// they are; docs/decoding.md describes the format. The file appears whole or not at all: it is
-/// written beside `path` and renamed. Throws Error on a duplicate or reserved name or key, a size
-/// that does not fit the shape, text that is not UTF-8, or a failed write.
+/// written beside `path`, or the file behind it where it is a link, and renamed. Throws Error on a
+/// duplicate or reserved name or key, a size that does not fit the shape, text that is not UTF-8,
+/// what is no regular file at `path`, or a failed write.
 VKF_API void save_safetensors(const std::filesystem::path& path, std::span<const HostTensor> tensors,
                               const std::map<std::string, std::string>& metadata = {});
 

@@ -3,6 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#ifdef __unix__
+#include <sys/stat.h>
+#endif
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -322,6 +326,34 @@ TEST_CASE("safetensors: what is written is read back, aligned and in place of th
     CHECK(file.metadata().size() == 2);
     CHECK(file.metadata().at("note") == "für dich");
 }
+
+#ifdef __unix__
+TEST_CASE("safetensors: a link stays one, permissions are kept, and what is no regular file is not replaced") {
+    namespace fs = std::filesystem;
+    const TemporaryFolder folder;
+    fs::create_directory(folder / "elsewhere");
+    vkf::save_safetensors(folder / "elsewhere" / "first.safetensors", {}, {});
+    fs::permissions(folder / "elsewhere" / "first.safetensors", fs::perms::owner_read | fs::perms::owner_write);
+    fs::create_symlink("elsewhere/first.safetensors", folder / "latest.safetensors");
+    vkf::save_safetensors(folder / "latest.safetensors", {}, {{"format", "pt"}});
+    CHECK(fs::is_symlink(folder / "latest.safetensors"));
+    CHECK(Safetensors(folder / "elsewhere" / "first.safetensors").metadata().count("format") == 1);
+    CHECK(fs::status(folder / "elsewhere" / "first.safetensors").permissions() ==
+          (fs::perms::owner_read | fs::perms::owner_write));
+    fs::create_symlink("elsewhere/not yet", folder / "dangling");
+    vkf::save_safetensors(folder / "dangling", {}, {});
+    CHECK(fs::is_regular_file(folder / "elsewhere" / "not yet"));
+    fs::create_symlink("itself", folder / "itself");
+    CHECK_THROWS_WITH_AS(vkf::save_safetensors(folder / "itself", {}, {}), doctest::Contains("is a link to itself"),
+                         Error);
+    REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
+    CHECK_THROWS_WITH_AS(vkf::save_safetensors(folder / "pipe", {}, {}),
+                         doctest::Contains("is no regular file, and is not replaced"), Error);
+    CHECK(fs::is_fifo(folder / "pipe"));
+    CHECK_THROWS_WITH_AS(vkf::save_safetensors(folder / "elsewhere", {}, {}), doctest::Contains("no regular file"),
+                         Error);
+}
+#endif
 
 TEST_CASE("safetensors: what no reader would accept is not written") {
     const TemporaryFolder folder;
