@@ -227,6 +227,10 @@ void choose_for_gpu(Choice& choice, const Lowering& l, const ProductPart& part, 
     } else if (!device.leaves_out(kMatvec.name)) {
         choose_matvec(choice, device, form, params, in_fp32, why);
     }
+    if (reduced.halves && choice.kernels.empty()) {  // few rows stay in fp32 without them, too
+        choose_tiles(choice, l, part, form);
+        choice.keep_first(kMatvecMaxRows);
+    }
     if (most_rows <= kMatvecMaxRows && !choice.kernels.empty()) {
         return;
     }
@@ -369,9 +373,8 @@ Choice choose(const Lowering& l, const ProductPart& part, const ReducedArithmeti
             kernel.why += times ? "; times a tensor" : "; plus a tensor";
         }
     }
-    const Shader* widest = choice.kernels.back().shader;
-    const bool few = reduced.halves && (widest == &kMatvec || widest == &kColumns || widest == &kColumnsSubgroups);
     Kernel& last = choice.kernels.back();
+    const bool few = reduced.halves && last.arithmetic == Arithmetic::f32;
     last.why_fp32 = few ? "products of so few rows are bound by loads" : reduced.why_fp32;
     last.why += few || reduced.no_coopmat.empty() ? "" : "; " + reduced.no_coopmat;
     return choice;

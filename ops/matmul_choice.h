@@ -23,6 +23,12 @@ struct Choice {
         kernels.back().arithmetic = arithmetic;
         words.insert(words.end(), {most_rows, rows, columns});
     }
+    /// Leaves the first kernel alone, for so many rows.
+    void keep_first(shader::uint most_rows) {
+        kernels.erase(kernels.begin() + 1, kernels.end());
+        words.resize(3);
+        words.front() = most_rows;
+    }
 };
 
 inline constexpr shader::uint kAnyRows = ~0u;

@@ -66,7 +66,8 @@ struct SoftmaxOptions {
     float scale = 1.0f;
     float softcap = 0.0f;  ///< c tanh(s / c) on the scaled score; 0: none
     /// f32 (H), attention sinks: each row has one more logit, which is not scaled, takes its share
-    /// of the sum, and has no column. Or what broadcasts to (..., H, L, 1).
+    /// of the sum, and has no column. Or what broadcasts to (..., H, L, 1). Finite: with +inf or
+    /// NaN a row without a key may become NaN.
     Value sinks = {};
 };
 

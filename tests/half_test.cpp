@@ -313,6 +313,34 @@ TEST_SUITE("half") {
         CHECK(contains(device().compile(check.graph, {}, kF16).explain(), "masked weights are multiplied in fp32"));
     }
 
+    TEST_CASE("half: few rows stay in fp32 where the kernels for them are left out") {
+        if (!has_f16()) {
+            return;
+        }
+        const Believed gpu([](Capabilities& c) {
+            without_matrices(c);
+            c.left_out = {{"matvec", "a test says so"}, {"matvec_columns", "a test says so"}};
+        });
+        const Tensor b = random_tensor({64, 512}, 2);
+        for (const std::int64_t most : {3, 70}) {
+            Graph g;
+            const Dim rows = g.symbol("rows", most);
+            g.output("y", linear(g.input("a", {rows, 512}), g.input("b", shape_of(b))));
+            Program program = device().compile(g, {}, kF16);
+            CHECK(contains(program.explain(), "matmul_half<") == (most > 4));
+            for (const std::int64_t m : {std::int64_t{1}, std::int64_t{3}, most}) {
+                const Tensor a = random_tensor({m, 512}, 1);
+                program.set("rows", m);
+                upload(program, "a", a);
+                upload(program, "b", b);
+                program.run();
+                const reference::MatmulOptions o{.transpose_b = true};
+                const Tolerance in_fp32{.rounding = reference::matmul_rounding(a, b, o)};
+                CHECK((difference(download(program, "y"), reference::matmul(a, b, o), in_fp32) == "") == (m <= 4));
+            }
+        }
+    }
+
     TEST_CASE("half: a borrowed device has what its host enabled") {
         Host plain;
         CHECK_FALSE(Device::borrow(plain.handles()).capabilities().float16);
