@@ -206,6 +206,8 @@ def layer_norm(input: Any, normalized_shape: Any = None, weight: Any = None, bia
         if weight is not None and bias is not None:
             raise TypeError("layer_norm: has a weight and a bias, and three arrays were given behind the input")
         normalized_shape, weight, bias = None, normalized_shape, bias if weight is None else weight
+    elif normalized_shape is None and isinstance(bias, numbers.Real):  # (x, None, bias, eps)
+        eps, weight, bias = float(bias), None, weight
     if not _in_graph(input, weight, bias):
         input, weight, bias = _arrays("layer_norm", input, weight, bias)
     if normalized_shape is not None:
@@ -228,6 +230,8 @@ def rms_norm(input: Any, normalized_shape: Any = None, weight: Any = None, eps: 
         elif weight is not None:
             raise TypeError("rms_norm: has one weight, and two were given")
         normalized_shape, weight = None, normalized_shape
+    elif normalized_shape is None and isinstance(weight, numbers.Real):  # (x, None, eps)
+        eps, weight = float(weight), None
     if not _in_graph(input, weight):
         input, weight = _arrays("rms_norm", input, weight)
     if normalized_shape is not None:
