@@ -46,6 +46,28 @@ TEST_SUITE("checked") {
                                r[1].offset = 3840;
                            }),
                            "output y overlaps"));
+            {
+                const SizeSetting twice[] = {{"tokens", 6}, {"tokens", 7}};
+                CHECK(text(program.record(host.begin(), {.buffers = bound.ranges, .sizes = twice})) ==
+                      "layer: size tokens is given twice");
+                program.finished(0);
+            }
+            {
+                Program elsewhere = device.compile(g, weights, {.name = "layer", .checked = true});
+                const Host::Buffer both = host.make_buffer(kBytes + elsewhere.memory().scratch);
+                elsewhere.allocate({.name = "", .buffer = both.buffer, .bytes = kBytes + elsewhere.memory().scratch});
+                std::vector<BufferRange> ranges = bound.ranges;
+                ranges[1].buffer = both.buffer;
+                CHECK(text(elsewhere.record(host.begin(), {.buffers = ranges, .sizes = bound.sizes})) ==
+                      "layer: y overlaps the scratch that allocate() was given");
+            }
+            {
+                Program long_name = device.compile(g, weights, {.name = std::string(500, 'n'), .checked = true});
+                long_name.allocate();
+                const std::string said_of_it = text(long_name.record(host.begin(), Recording{}));
+                CHECK(said_of_it.starts_with("nnn"));
+                CHECK(said_of_it.ends_with("is not bound"));
+            }
             {  // an error leaves the slot free
                 const SizeSetting bad_size{"tokens", kMax + 1};
                 CHECK(contains(text(program.record(host.begin(), {.buffers = bound.ranges, .sizes = {&bad_size, 1}})),

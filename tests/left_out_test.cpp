@@ -394,6 +394,8 @@ TEST_SUITE("left out") {
                                                                      {"b", "DeviceOptions::leave_out says so"}});
         own.leave_out = "a,,b";
         CHECK(contains(error_of([&] { Device::create(own); }), "has a kernel without a name"));
+        own.leave_out = "a, b";
+        CHECK(contains(error_of([&] { Device::create(own); }), "has \" b\", and no kernel's name has spaces"));
         {
             const Environment variable("VKFORMER_LEAVE_OUT", "c");
             CHECK(Device::create(own).left_out() == std::vector<LeftOut>{{"c", "VKFORMER_LEAVE_OUT says so"}});
@@ -412,6 +414,20 @@ TEST_SUITE("left out") {
         CHECK_FALSE(std::filesystem::exists(file));
         CHECK(Device::create(options).left_out().empty());
         CHECK(save_left_out(after, {}) == file);
+    }
+
+    TEST_CASE("left out: explain() says so where nothing stands in for a kernel") {
+        const LeftOutByFile by_file;
+        const Device asked = Device::create({.leave_out = "elementwise,elementwise_wide"});
+        Graph g;
+        const Value x = g.input("x", {4, 8});
+        g.output("y", add(x, x));
+        const Program program = asked.compile(g);
+        const std::string taken = kernel_of(program);
+        const std::string said = program.explain();
+        CHECK(
+            contains(said, taken + " is not left out, for nothing stands in for it: DeviceOptions::leave_out says so"));
+        CHECK_FALSE(contains(said, taken + " is left out"));
     }
 
     TEST_CASE("left out: of two devices of one model each has its own list, and the cache is for both") {

@@ -346,7 +346,7 @@ TEST_SUITE("program") {
         program.download("y", std::span(again));
         CHECK(again == y);
         CHECK(contains(message_of([&] { program.download("y", std::span(again).first(1)); }), "there is room for 1"));
-        CHECK(contains(message_of([&] { program.shape("w"); }), "no output \"w\""));
+        CHECK(contains(message_of([&] { program.shape("w"); }), "no input or output \"w\""));
         program.set("tokens", 5);
         // The output is of the last run, not of the sizes set since.
         CHECK(program.download("y").size() == 3 * 24);
@@ -402,6 +402,42 @@ TEST_SUITE("program") {
                   Program program = device().compile(g, {});
                   program.allocate();
               }) == "Graph: constant table of 12 bytes was made with 8");
+    }
+
+    TEST_CASE("program: sizes that are negative are refused where their product is not, too") {
+        Graph g;
+        const Dim rows = g.symbol("rows", 8), columns = g.symbol("columns", 8);
+        const Value x = g.input("x", {rows - 4, columns - 4});
+        g.output("y", scale(reshape(x, {(rows - 4) * (columns - 4)}), 2));
+        Program program = device().compile(g);
+        const auto run = [&](std::int64_t r, std::int64_t c) {
+            program.set("rows", r);
+            program.set("columns", c);
+            const std::int64_t elements = std::max<std::int64_t>(0, r - 4) * std::max<std::int64_t>(0, c - 4);
+            program.upload("x", count_up(static_cast<std::size_t>(elements)));
+            program.run();
+            return program.download("y");
+        };
+        CHECK(message_of([&] { run(1, 2); }) == "program: x: a size is negative at the sizes given");
+        CHECK(message_of([&] { run(1, 5); }) == "program: x: a size is negative at the sizes given");
+        CHECK(message_of([&] { run(5, 3); }) == "program: x: a size is negative at the sizes given");
+        CHECK(run(6, 7).size() == 6);
+        CHECK(run(4, 7).empty());
+        CHECK(contains(message_of([&] { program.shape("a"); }), "no input or output \"a\"; it has: x, y"));
+    }
+
+    TEST_CASE("program: a slice without elements at the end of a tensor is bound all the same") {
+        Graph g;
+        const Dim n = g.symbol("n", 4);
+        const Value x = g.input("x", {4, 16});
+        const Value w = g.input("w", {4, 16});
+        g.output("y", concat({slice(x, 0, 4, n), slice(w, 0, 4, n), x}, 0));
+        Program program = device().compile(g);
+        program.set("n", 0);
+        program.upload("x", count_up(64));
+        program.upload("w", count_up(64));
+        program.run();
+        CHECK(program.download("y") == count_up(64));
     }
 
     TEST_CASE("program: a graph without sizes, weights or inputs runs") {

@@ -185,6 +185,10 @@ TEST_SUITE("shared") {
                                device.import_host({static_cast<std::byte*>(nullptr), alignment});
                            }),
                            "the memory is a null pointer"));
+            CHECK(contains(message_of([&] {
+                               device.import_host({memory.data(), std::size_t{1} << 45});
+                           }),
+                           "35184372088832 bytes were asked; the largest allocation has "));
             CHECK(contains(message_of([&] { shared.export_fd(); }), "imported from the host"));
             CHECK(contains(message_of([&] { device.import_hardware_buffer(nullptr); }), "made without VK_ANDROID"));
         }

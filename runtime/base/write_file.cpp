@@ -17,6 +17,9 @@ void write_whole_file(const std::filesystem::path& path, const std::string& text
         std::filesystem::remove(path, error);
     } else {
         std::filesystem::create_directories(path.parent_path(), error);
+        if (error) {
+            throw Error("its folder cannot be made: " + error.message(), utf8_name(path));
+        }
         std::filesystem::path temporary = path;
         static std::atomic<unsigned> serial = 0;  // threads may save at once
         temporary += "." + std::to_string(process_number()) + "." + std::to_string(serial++);

@@ -56,7 +56,9 @@ public:
         }
         const std::uint64_t end = std::min(whole, align_up((last + 1) * element, 4));
         const std::int64_t lowest = std::max<std::int64_t>(v.offset.lower_bound(maxima_), 0);
-        const std::uint64_t first = std::min(whole, static_cast<std::uint64_t>(lowest) * element);
+        // what begins at the end, having no elements at any size, has a window all the same
+        const std::uint64_t first =
+            std::min(std::max<std::uint64_t>(end, 1) - 1, static_cast<std::uint64_t>(lowest) * element);
         Window w;
         w.storage = v.storage;
         w.base = first / device_.storage_alignment * device_.storage_alignment;
@@ -72,6 +74,40 @@ private:
     const Capabilities& device_;
     std::vector<std::int64_t> maxima_;
 };
+
+/// Two that are negative give a number of elements that is not, so what merges dimensions would not
+/// notice them.
+std::vector<SignedSize> signed_sizes(const Plan& plan, const std::vector<WantedOutputs>& wanted) {
+    std::vector<std::string> used(plan.storages.size());  // by whom or what; empty: by nothing
+    for (StorageId s = 0; s < plan.storages.size(); ++s) {
+        if (is_external(plan.storages[s].kind)) {
+            used[s] = plan.storages[s].name;
+        }
+    }
+    for (NodeId n = 0; n < plan.nodes.size(); ++n) {
+        for (const std::vector<ValueId>& values : {plan.nodes[n].inputs, plan.nodes[n].outputs}) {
+            for (std::size_t i = 0; wanted[n] != 0 && i < values.size(); ++i) {
+                std::string& user = used[plan.values[values[i]].storage];
+                user = user.empty() ? plan.nodes[n].label : user;
+            }
+        }
+    }
+    std::vector<std::int64_t> maxima;
+    for (const SymbolInfo& s : plan.symbols) {
+        maxima.push_back(s.max);
+    }
+    std::vector<SignedSize> out;
+    for (const ValueInfo& v : plan.values) {
+        for (const Dim& size : v.shape) {
+            const auto same = [&](const SignedSize& o) { return o.size == size; };
+            if (!used[v.storage].empty() && size.lower_bound(maxima) < 0 &&
+                std::none_of(out.begin(), out.end(), same)) {
+                out.push_back({used[v.storage], size});
+            }
+        }
+    }
+    return out;
+}
 
 /// Collectives come in one order on every rank: each writes what stands for that, a storage that
 /// there is not.
@@ -375,6 +411,7 @@ Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayou
 
     place_weights(plan, weights);
     const std::vector<WantedOutputs> wanted = wanted_outputs(*work);
+    plan.signed_sizes = signed_sizes(plan, wanted);
     std::vector<Dispatch> lowered;
     Lowering lowering(device, plan.values, plan.storages, plan.symbols, lowered, options.arithmetic);
     for (NodeId n = 0; n < plan.nodes.size(); ++n) {
@@ -445,20 +482,30 @@ std::size_t Plan::symbol(std::string_view name) const {
     throw Error("the program has no size \"" + std::string(name) + "\"; it has: " + (known.empty() ? "none" : known));
 }
 
-StorageId Plan::named(StorageKind kind, std::string_view name) const {
-    for (StorageId s = 0; s < storages.size(); ++s) {
-        if (storages[s].kind == kind && storages[s].name == name) {
+namespace {
+
+template <class Wanted>
+StorageId find_named(const Plan& plan, const char* kind, std::string_view name, Wanted wanted) {
+    std::string known;
+    for (StorageId s = 0; s < plan.storages.size(); ++s) {
+        const StorageInfo& info = plan.storages[s];
+        if (wanted(info.kind) && info.name == name) {
             return s;
         }
+        known += wanted(info.kind) ? (known.empty() ? "" : ", ") + info.name : "";
     }
-    std::string known;
-    for (const StorageInfo& s : storages) {
-        if (s.kind == kind) {
-            known += (known.empty() ? "" : ", ") + s.name;
-        }
-    }
-    throw Error(std::string("the program has no ") + (kind == StorageKind::input ? "input" : "output") + " \"" +
-                std::string(name) + "\"; it has: " + (known.empty() ? "none" : known));
+    throw Error(std::string("the program has no ") + kind + " \"" + std::string(name) + "\"; it has: " + known);
+}
+
+}  // namespace
+
+StorageId Plan::named(StorageKind kind, std::string_view name) const {
+    return find_named(*this, kind == StorageKind::input ? "input" : "output", name,
+                      [&](StorageKind k) { return k == kind; });
+}
+
+StorageId Plan::external(std::string_view name) const {
+    return find_named(*this, "input or output", name, is_external);
 }
 
 }  // namespace vkf

@@ -38,12 +38,24 @@ struct PlanSource {
     PlanOptions options;
 };
 
+/// True for storages that are bound to what a host, or run(), gives at each recording.
+constexpr bool is_external(StorageKind kind) noexcept {
+    return kind == StorageKind::input || kind == StorageKind::output;
+}
+
+/// A size that symbols may make negative, and whose it is.
+struct SignedSize {
+    std::string what;
+    Dim size;
+};
+
 struct Plan {
     std::vector<SymbolInfo> symbols;
     std::vector<StorageInfo> storages;
     std::vector<ValueInfo> values;
     std::vector<NodeInfo> nodes;
     std::vector<Constraint> constraints;
+    std::vector<SignedSize> signed_sizes;  ///< of all tensors and views that are used
     std::vector<ContentCheck> content_checks;
     std::vector<PlannedDispatch> dispatches;  ///< in the order they are recorded
     std::vector<PlannedCopy> copies;          ///< none where memory is unified
@@ -79,6 +91,8 @@ struct Plan {
     VKF_API std::size_t symbol(std::string_view name) const;
     /// The storage of that name and kind. Throws naming the known ones.
     VKF_API StorageId named(StorageKind kind, std::string_view name) const;
+    /// The input or output of that name. Throws naming the known ones.
+    VKF_API StorageId external(std::string_view name) const;
 };
 
 /// Throws vkf::Error from the ops' lowering, naming the node. `weights` tells how the graph's lie

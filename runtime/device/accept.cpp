@@ -101,6 +101,12 @@ Status ProgramCore::check_statements(const Recording& recording) const noexcept 
         }
         return {};
     };
+    for (const SizeSetting& s : recording.sizes) {
+        const auto same = [&](const SizeSetting& o) { return o.name == s.name; };
+        if (std::count_if(recording.sizes.begin(), recording.sizes.end(), same) > 1) {
+            return failure(-1, "%s: size %.*s is given twice", name, static_cast<int>(s.name.size()), s.name.data());
+        }
+    }
     const auto overlap = [](const BufferRange& a, const BufferRange& b) {
         return a.buffer == b.buffer &&
                (a.offset <= b.offset ? b.offset - a.offset < a.bytes : a.offset - b.offset < b.bytes);
@@ -112,6 +118,10 @@ Status ProgramCore::check_statements(const Recording& recording) const noexcept 
             if (!wrong) {
                 return wrong;
             }
+        }
+        if (has_host_scratch() && overlap(r, scratch_of_host)) {
+            return failure(-1, "%s: %.*s overlaps the scratch that allocate() was given", name,
+                           static_cast<int>(r.name.size()), r.name.data());
         }
         for (const BufferRange& o : recording.buffers) {
             if (external(r.name, false)->kind == StorageKind::output && &o != &r && overlap(r, o)) {

@@ -21,10 +21,7 @@ std::vector<std::int64_t> ProgramCore::shape_of(StorageId external) const {
 }
 
 void ProgramCore::bind(std::string_view name, const DeviceTensor& tensor) {
-    const auto at =
-        std::find_if(externals.begin(), externals.end(), [&](StorageId id) { return plan.storages[id].name == name; });
-    // which throws where there is none
-    const StorageId id = at != externals.end() ? *at : plan.named(StorageKind::output, name);
+    const StorageId id = plan.external(name);
     const StorageInfo& info = plan.storages[id];
     const auto where = [&] {
         return options.name + ": " + (info.kind == StorageKind::input ? "input " : "output ") + info.name;

@@ -18,11 +18,6 @@ struct HostMemory {
     bool scratch = false;
 };
 
-/// True for storages that are bound to what a host, or run(), gives at each recording.
-constexpr bool is_external(StorageKind kind) noexcept {
-    return kind == StorageKind::input || kind == StorageKind::output;
-}
-
 /// The pipelines of the plan's kernels. Where the device leaves a kernel out, or its driver refuses
 /// one, `plan` becomes one that does without, and other programs of the device do without it, too.
 /// Throws where there is no other kernel, or VKFORMER_VARIANT asks for this one.

@@ -38,7 +38,8 @@ struct CompileOptions {
     std::shared_ptr<Communicator> communicator = {};
     /// True: record() refuses wrong use that its arguments show: ranges beyond their buffer, usage
     /// flags that lack STORAGE_BUFFER, another device's buffers, names that are unknown or come
-    /// twice, an output that overlaps another range or image, a slot recorded again before
+    /// twice, an output that overlaps another range or image, a range in the scratch that
+    /// allocate() was given, a slot recorded again before
     /// finished(slot), or while segments of another are left. Costs a comparison when off.
     bool checked = false;
 };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/device/left_out.h"
 
-#include "runtime/base/cache_folder.h"
 #include "runtime/device/device_core.h"
 #include "runtime/device/insides.h"
 #include "runtime/device/left_out_store.h"
@@ -10,8 +9,7 @@ namespace vkf {
 
 std::filesystem::path left_out_file(const Device& device) {
     const DeviceCore& core = Insides::core(device);
-    const std::filesystem::path& asked = core.options.cache_folder;
-    return left_out_path(asked.empty() ? cache_folder() : asked, device.capabilities(), core.uuid);
+    return left_out_path(core.options.cache_folder, device.capabilities(), core.uuid);
 }
 
 std::filesystem::path save_left_out(const Device& device, std::span<const LeftOut> kernels) {

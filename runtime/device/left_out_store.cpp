@@ -24,10 +24,14 @@ std::vector<LeftOut> named(std::string_view names, const std::string& by) {
     std::vector<LeftOut> out;
     while (!names.empty()) {
         const std::size_t end = std::min(names.find(','), names.size());
-        if (end == 0) {
+        const std::string name(names.substr(0, end));
+        if (name.empty()) {
             throw Error("has a kernel without a name", by);
         }
-        out.push_back({std::string(names.substr(0, end)), by + " says so"});
+        if (name.find_first_of(" \t\r\n") != std::string::npos) {
+            throw Error("has \"" + name + "\", and no kernel's name has spaces", by);
+        }
+        out.push_back({name, by + " says so"});
         names.remove_prefix(std::min(end + 1, names.size()));
     }
     return out;

@@ -196,7 +196,8 @@ ProgramCore& Program::Core::operator*() const {
 const MemorySizes& Program::memory() const { return core_->plan.memory; }
 const std::vector<DispatchTime>& Program::times() const {
     core_->finish_run();
-    return core_->times;
+    static const std::vector<DispatchTime> kNone;
+    return core_->timed ? core_->times : kNone;
 }
 
 void Program::set_weights(const Weights& weights) {
@@ -228,13 +229,7 @@ void Program::set(std::string_view symbol, std::int64_t value) {
 }
 
 std::vector<std::int64_t> Program::shape(std::string_view name) const {
-    for (const StorageId id : core_->externals) {
-        if (core_->plan.storages[id].name == name) {
-            return core_->shape_of(id);
-        }
-    }
-    core_->plan.named(StorageKind::output, name);  // throws, naming the known ones
-    return {};
+    return core_->shape_of(core_->plan.external(name));
 }
 
 void ProgramCore::refuse_image(const StorageInfo& info) const {

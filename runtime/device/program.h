@@ -148,7 +148,8 @@ public:
     std::string explain() const;
     /// The graph in Graphviz' language, with shapes and arena offsets.
     std::string dot() const;
-    /// Times of the last run, when compiled with `profile`; else none.
+    /// Times of the last run, when compiled with `profile` for a queue that has timestamps; else
+    /// none.
     const std::vector<DispatchTime>& times() const;
     /// times() as a table with GFLOP/s and GB/s.
     std::string time_table() const;

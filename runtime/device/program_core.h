@@ -97,7 +97,7 @@ struct ProgramCore {
 
     // memory, made by allocate()
     bool allocated = false;
-    bool scratch_of_host = false;
+    BufferRange scratch_of_host;  ///< given to allocate(); without a buffer there is none
     /// number of the last upload that must come first where the host submits, see Deferred
     std::uint64_t uploads_before = 0;
     Block arena, exchanged, constants, io, upload_mirror, readback_mirror;
@@ -129,8 +129,11 @@ struct ProgramCore {
     bool ran = false;
     std::vector<std::uint64_t> ticks;  ///< two timestamps a dispatch
     std::vector<DispatchTime> times;
+    bool timed = false;  ///< a run's times were read
 
     ~ProgramCore();
+
+    bool has_host_scratch() const noexcept { return scratch_of_host.buffer != VK_NULL_HANDLE; }
 
     /// Allocates what all need. If `host_scratch` has a buffer, the arena lies there.
     void allocate(const BufferRange& host_scratch = {});

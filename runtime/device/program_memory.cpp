@@ -134,7 +134,7 @@ void ProgramCore::allocate(const BufferRange& host_scratch) {
     record_scratch.assign(std::max(1u, options.slots),
                           {sizes, std::vector<Place>(plan.storages.size()), {}, {}, {}, false, false});
     uploads_before = device->deferred ? device->deferred->noted() : 0;
-    scratch_of_host = host_scratch.buffer != VK_NULL_HANDLE;
+    scratch_of_host = told;
     allocated = true;
 }
 
@@ -145,7 +145,7 @@ void ProgramCore::allocate_for_host(const BufferRange& host_scratch) {
         return;
     }
     try {
-        record_sets = DescriptorSets(device, plan, pipelines_for(*device, plan, {true, scratch_of_host}), places,
+        record_sets = DescriptorSets(device, plan, pipelines_for(*device, plan, {true, has_host_scratch()}), places,
                                      std::max(1u, options.slots));
     } catch (...) {
         allocated = there;  // the next attempt may come with scratch again
@@ -156,7 +156,7 @@ void ProgramCore::allocate_for_host(const BufferRange& host_scratch) {
 void ProgramCore::allocate_io() {
     allocate();
     if (!run_sets) {
-        if (scratch_of_host) {
+        if (has_host_scratch()) {
             pipelines = pipelines_for(*device, plan, {!device->owned, true});
         }
         run_sets = DescriptorSets(device, plan, pipelines, places, 1);

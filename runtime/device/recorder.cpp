@@ -281,6 +281,11 @@ Status ProgramCore::check_sizes(std::span<const std::int64_t> values) const noex
                            static_cast<long long>(value), static_cast<long long>(limit));
         }
     }
+    for (const SignedSize& s : plan.signed_sizes) {
+        if (s.size.eval(values) < 0) {
+            return failure(-1, "%s: a size is negative at the sizes given", s.what.c_str());
+        }
+    }
     return {};
 }
 

@@ -104,6 +104,13 @@ std::string copy_text(const Plan& plan, const PlannedCopy& copy) {
            " -> " + planned_shape(plan, s.shape) + "\n";
 }
 
+bool is_taken(const Plan& plan, std::string_view kernel) {
+    return std::any_of(plan.dispatches.begin(), plan.dispatches.end(), [&](const PlannedDispatch& d) {
+        const std::vector<Kernel>& all = d.dispatch.kernels;
+        return std::any_of(all.begin(), all.end(), [&](const Kernel& k) { return k.shader->name == kernel; });
+    });
+}
+
 /// The result: of what is written, the first.
 const Binding& first_written(const Dispatch& d) {
     return *std::find_if(d.bindings.begin(), d.bindings.end(),
@@ -149,7 +156,9 @@ std::string Program::explain() const {
             format("exchanged with other ranks: %llu bytes\n", static_cast<unsigned long long>(plan.memory.exchanged));
     }
     for (const LeftOut& kernel : plan.left_out) {
-        out += kernel.kernel + " is left out: " + kernel.why + "\n";
+        out += kernel.kernel +
+               (is_taken(plan, kernel.kernel) ? " is not left out, for nothing stands in for it: " : " is left out: ") +
+               kernel.why + "\n";
     }
     out += packed_weights(plan);
     for (const PlannedWork& entry : plan.work) {
@@ -203,7 +212,8 @@ std::string Program::dot() const {
         if (info.kind == StorageKind::intermediate && !in_arena && plan.exchange_offset[s] == Plan::kNotInArena) {
             continue;
         }
-        std::string label = (info.name.empty() ? "" : escape(info.name) + "\\n") + planned_shape(plan, info.shape);
+        std::string label =
+            (info.name.empty() ? "" : escape(info.name) + "\\n") + escape(planned_shape(plan, info.shape));
         if (in_arena) {
             label += format("\\n@%llu +%llu", static_cast<unsigned long long>(plan.arena_offset[s]),
                             static_cast<unsigned long long>(plan.storage_bytes[s]));

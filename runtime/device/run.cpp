@@ -346,6 +346,7 @@ void ProgramCore::read_times() {
         times[d].start_ms = ms(ticks[0], ticks[2 * d]);
         times[d].ms = ms(ticks[2 * d], ticks[2 * d + 1]);
     }
+    timed = true;
 }
 
 }  // namespace vkf

@@ -73,12 +73,24 @@ std::uint32_t type_for(const DeviceCore& device, std::uint32_t allowed, const ch
     return type;
 }
 
+void require_room(std::uint64_t bytes, const char* of_what, std::uint64_t most, const char* call) {
+    if (bytes > most) {
+        throw Error(std::to_string(bytes) + " bytes were asked; " + of_what + " has " + std::to_string(most), call);
+    }
+}
+
+void require_heap(const DeviceCore& device, std::uint64_t bytes, std::uint32_t type, const char* call) {
+    const VkPhysicalDeviceMemoryProperties& memory = device.memory;
+    require_room(bytes, "the heap", memory.memoryHeaps[memory.memoryTypes[type].heapIndex].size, call);
+}
+
 /// The buffer, not yet on memory.
 VkMemoryRequirements make_buffer(DeviceCore& device, std::uint64_t bytes, VkExternalMemoryHandleTypeFlagBits type,
                                  VkBuffer& buffer, const char* call) {
     if (bytes == 0) {
         throw Error("0 bytes were asked for", call);
     }
+    require_room(bytes, "the largest allocation", device.capabilities.max_allocation, call);
     const VkExternalMemoryBufferCreateInfo external{VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO, nullptr,
                                                     VkExternalMemoryHandleTypeFlags(type)};
     VkBufferCreateInfo info{};
@@ -95,6 +107,7 @@ VkMemoryRequirements make_buffer(DeviceCore& device, std::uint64_t bytes, VkExte
 
 void put_on_memory(DeviceCore& device, const void* how, std::uint64_t bytes, std::uint32_t type, VkBuffer buffer,
                    VkDeviceMemory& memory, const char* call) {
+    require_heap(device, bytes, type, call);
     // The memory is of one buffer alone: some drivers share no other memory.
     const VkMemoryDedicatedAllocateInfo dedicated{VK_STRUCTURE_TYPE_MEMORY_DEDICATED_ALLOCATE_INFO, how, VK_NULL_HANDLE,
                                                   buffer};
@@ -237,6 +250,7 @@ SharedBuffer Device::import_host(std::span<std::byte> memory) const {
     const VkImportMemoryHostPointerInfoEXT how{VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT, nullptr, kType,
                                                memory.data()};
     const std::uint32_t type = type_for(*core_, needs.memoryTypeBits & pointer.memoryTypeBits, kImportHost);
+    require_heap(*core_, memory.size(), type, kImportHost);
     const VkMemoryAllocateInfo info{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &how, memory.size(), type};
     core_->check_result(core_->api.vkAllocateMemory(core_->handle, &info, nullptr, &shared->memory),
                         "vkAllocateMemory");

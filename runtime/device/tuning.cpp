@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/device/tuning.h"
 
-#include "runtime/base/cache_folder.h"
 #include "runtime/device/device_core.h"
 #include "runtime/device/insides.h"
 #include "runtime/device/tuning_store.h"
@@ -9,8 +8,7 @@
 namespace vkf {
 
 std::filesystem::path tuning_file(const Device& device) {
-    const DeviceOptions& options = Insides::core(device).options;
-    return tuning_path(options.cache_folder.empty() ? cache_folder() : options.cache_folder, device.capabilities());
+    return tuning_path(Insides::core(device).options.cache_folder, device.capabilities());
 }
 
 std::filesystem::path save_tuning(const Device& device, const std::string& choices) {
