@@ -501,6 +501,7 @@ SelfTest Device::self_test(const SelfTestOptions& options) const {
     if (core_->deferred) {
         throw Error("the host submits for this device (BorrowedDevice::host_submits)", "Device::self_test");
     }
+    check_variants(core_->capabilities);
     return SelfTester(*this, *core_, options).run();
 }
 

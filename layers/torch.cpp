@@ -72,10 +72,16 @@ private:
     Value weights_[3], bias_;
 };
 
-/// `extra` columns of zeros behind the last dimension: keys that no mask masks.
-Value unmasked_columns(Value mask, std::int64_t extra) {
+/// `extra` columns of zeros behind the last dimension, which is of `keys` or for all of them: keys
+/// that no mask masks.
+Value unmasked_columns(Value mask, const Dim& keys, std::int64_t extra) {
     if (!mask || extra == 0) {
         return mask;
+    }
+    if (mask.rank() > 0 && mask.size(-1) == Dim(1)) {
+        Shape wide = mask.shape();
+        wide.back() = keys;
+        mask = broadcast_to(mask, wide);
     }
     Graph& g = mask.graph();
     const std::int32_t zero_int = 0;
@@ -87,8 +93,8 @@ Value unmasked_columns(Value mask, std::int64_t extra) {
     return concat({mask, broadcast_to(zero, shape)}, -1);
 }
 
-/// PyTorch's two masks, over `extra` appended keys more, as one of ours.
-Mask mask_of(const MultiheadAttentionOptions& o, std::int64_t extra) {
+/// PyTorch's two masks, over `extra` keys appended to `keys`, as one of ours.
+Mask mask_of(const MultiheadAttentionOptions& o, const Dim& keys, std::int64_t extra) {
     Mask mask;
     Value attention = o.attn_mask;
     Value padding = o.key_padding_mask;
@@ -98,8 +104,8 @@ Mask mask_of(const MultiheadAttentionOptions& o, std::int64_t extra) {
     if (padding) {
         padding = reshape(padding, {padding.size(0), 1, 1, padding.size(1)});
     }
-    attention = unmasked_columns(attention, extra);
-    padding = unmasked_columns(padding, extra);
+    attention = unmasked_columns(attention, keys, extra);
+    padding = unmasked_columns(padding, keys, extra);
     for (const Value& m : {attention, padding}) {
         if (!m) {
             continue;
@@ -224,11 +230,11 @@ AttentionResult multihead_attention(Value query, Value key, Value value, const M
         k = all.key;
         v = all.value;
     }
-    const AttentionResult a =
-        scaled_dot_product_attention(q, k, v,
-                                     {.mask = some_heads(mask_of(options, extra), sizes.heads, own.heads),
-                                      .dropout = options.dropout,
-                                      .dropout_seed = options.dropout_seed});
+    const AttentionResult a = scaled_dot_product_attention(
+        q, k, v,
+        {.mask = some_heads(mask_of(options, k.size(2) - extra, extra), sizes.heads, own.heads),
+         .dropout = options.dropout,
+         .dropout_seed = options.dropout_seed});
     const auto swapped = [&](Value x) { return options.batch_first || !x ? x : transpose(x, 0, 1); };
     const Value y = swapped(output_projection(merge_heads(a.y), "out_proj", sizes, e, options.bias));
     return {y, options.average_attn_weights ? mean_over_heads(a.weights, options.num_heads) : a.weights, {}};

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shaders/argmax.h"
-#include "ops/variants.h"
 
 #include <algorithm>
 
@@ -10,6 +9,7 @@
 #include "ops/fours.h"
 #include "ops/gradient.h"
 #include "ops/row_group.h"
+#include "ops/variants.h"
 #include "runtime/base/numbers.h"
 
 namespace vkf {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/attention_choice.h"
 #include "ops/matrices.h"
+#include "ops/variants.h"
 #ifdef VKFORMER_GL_KHR_COOPERATIVE_MATRIX
 #include "attention_coopmat.glsl.h"
 #include "attention_coopmat.spv.h"
@@ -9,7 +10,6 @@
 #ifdef VKFORMER_GL_NV_COOPERATIVE_MATRIX2
 #include "attention_coopmat_elements.spv.h"
 #include "attention_coopmat_elements_full.spv.h"
-#include "ops/variants.h"
 #endif
 
 namespace vkf {

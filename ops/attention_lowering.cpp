@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fused attention is lowered: kernels, tiles, splits, and what it prepares for them.
-#include "ops/variants.h"
 #include "shaders/attention.h"
 
 #include <bit>
@@ -25,6 +24,7 @@
 #include "ops/pushed_mask.h"
 #include "ops/sequence_table.h"
 #include "ops/tuned.h"
+#include "ops/variants.h"
 #include "runtime/compile/pack_lanes.h"
 #include "shaders/attention_mask.h"
 #include "shaders/attention_merge.h"

@@ -229,7 +229,7 @@ void choose_for_gpu(Choice& choice, const Lowering& l, const ProductPart& part, 
     }
     if (reduced.halves && choice.kernels.empty()) {  // few rows stay in fp32 without them, too
         choose_tiles(choice, l, part, form);
-        choice.keep_first(kMatvecMaxRows);
+        choice.keep_first(kMatvecMaxRows, "up to 4 rows, in fp32: ");
     }
     if (most_rows <= kMatvecMaxRows && !choice.kernels.empty()) {
         return;
@@ -343,6 +343,7 @@ Choice choose(const Lowering& l, const ProductPart& part, const ReducedArithmeti
                              {kMatmulSpecCVec, c_vec ? 1u : 0u},
                              {kMatmulSpecAct, static_cast<uint>(params.activation)},
                              {kMatmulSpecAMasked, params.masked_weights ? 1u : 0u}});
+    const bool as_on_gpus = asks_for(l.device(), "matvec_columns");
     Choice choice;
     if (reduced.codes && reduced.coopmat) {
         choose_coopmat(choice, l.device(), form, part.most_rows, true);
@@ -352,7 +353,7 @@ Choice choose(const Lowering& l, const ProductPart& part, const ReducedArithmeti
         choose_coopmat(choice, l.device(), form, part.most_rows);
     } else if (reduced.halves && half_is_forced(l.device())) {
         choose_half(choice, l.device(), form);
-    } else if (l.device().cpu() && !asks_for(l.device(), "matvec_columns")) {
+    } else if (l.device().cpu() && !as_on_gpus) {
         choose_for_processor(choice, l.device(), form, part.most_rows, part.large, part.one_row, params.backward);
     } else {
         choose_for_gpu(choice, l, part, form, params, reduced);

@@ -23,9 +23,10 @@ struct Choice {
         kernels.back().arithmetic = arithmetic;
         words.insert(words.end(), {most_rows, rows, columns});
     }
-    /// Leaves the first kernel alone, for so many rows.
-    void keep_first(shader::uint most_rows) {
+    /// Leaves the first kernel alone, for so many rows; `why` stands in front of its own.
+    void keep_first(shader::uint most_rows, const std::string& why) {
         kernels.erase(kernels.begin() + 1, kernels.end());
+        kernels.front().why.insert(0, why);
         words.resize(3);
         words.front() = most_rows;
     }

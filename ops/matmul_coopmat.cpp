@@ -2,6 +2,7 @@
 #include "ops/matmul_choice.h"
 #include "ops/matmul_tiles.h"
 #include "ops/matrices.h"
+#include "ops/variants.h"
 #ifdef VKFORMER_GL_KHR_COOPERATIVE_MATRIX
 #include "matmul_coopmat.spv.h"
 #include "matmul_coopmat_int8.spv.h"
@@ -9,7 +10,6 @@
 #ifdef VKFORMER_GL_NV_COOPERATIVE_MATRIX2
 #include "matmul_coopmat_elements.spv.h"
 #include "matmul_coopmat_int8_elements.spv.h"
-#include "ops/variants.h"
 #endif
 
 namespace vkf {

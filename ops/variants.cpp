@@ -32,17 +32,20 @@ bool known(std::string_view name) {
 
 std::span<const char* const> variants() { return kVariants; }
 
-bool asks_for(const Capabilities& device, std::string_view variant) {
-    bool asks = false;
-    for (std::string_view rest = device.variants; !rest.empty();) {
-        const std::string_view name = rest.substr(0, rest.find(','));
-        if (!known(name)) {
-            refuse(name);
+void check_variants(const Capabilities& device) {
+    const std::string_view all = device.variants;
+    for (std::size_t at = 0; !all.empty() && at <= all.size();) {
+        const std::size_t end = std::min(all.find(',', at), all.size());
+        if (!known(all.substr(at, end - at))) {
+            refuse(all.substr(at, end - at));
         }
-        asks = asks || name == variant;
-        rest.remove_prefix(std::min(name.size() + 1, rest.size()));
+        at = end + 1;
     }
-    return asks;
+}
+
+bool asks_for(const Capabilities& device, std::string_view variant) {
+    check_variants(device);
+    return device.asks_for(variant);
 }
 
 }  // namespace vkf

@@ -12,8 +12,10 @@ namespace vkf {
 /// The names that VKFORMER_VARIANT may hold.
 std::span<const char* const> variants();
 
-/// True where VKFORMER_VARIANT names this one of variants(). Throws vkf::Error where it names
-/// anything else.
+/// Throws vkf::Error where VKFORMER_VARIANT names anything but variants().
+void check_variants(const Capabilities& device);
+
+/// True where VKFORMER_VARIANT names this one of variants(). Checks the others, too.
 bool asks_for(const Capabilities& device, std::string_view variant);
 
 }  // namespace vkf

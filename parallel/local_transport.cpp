@@ -27,11 +27,7 @@ struct Message {
 
 struct Meeting {
     explicit Meeting(int count)
-        : ranks(static_cast<std::size_t>(count)),
-          messages(ranks * ranks),
-          copying(ranks, false),
-          ended(ranks, false),
-          blamed(ranks) {}
+        : ranks(static_cast<std::size_t>(count)), messages(ranks * ranks), ended(ranks, false), blamed(ranks) {}
 
     Message& message(std::size_t from, std::size_t to) { return messages[from * ranks + to]; }
 
@@ -39,7 +35,7 @@ struct Meeting {
     std::mutex mutex;
     std::condition_variable changed;
     std::vector<Message> messages;
-    std::vector<bool> copying;  ///< what was sent to it
+    int copying = 0;  ///< ranks that copy what was sent to them
     std::vector<bool> ended;
     std::vector<std::size_t> blamed;  ///< for whom each ended: itself, or one that it waited for
 };
@@ -90,12 +86,12 @@ private:
         return i;
     }
 
-    /// Waits for as long as the limit, not counting what the peer copies: long messages take longer.
+    /// Waits at most `left`, which becomes less by that. What passes while ranks copy is not
+    /// counted: long messages take longer, and others may wait for who copies.
     template <class Ready>
-    void wait(Lock& lock, std::size_t peer, Ready ready) {
-        auto left = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds_));
-        while (!ready() && !meeting_->ended[peer] && (meeting_->copying[peer] || left.count() > 0)) {
-            if (meeting_->copying[peer]) {
+    void wait(Lock& lock, Clock::duration& left, std::size_t peer, Ready ready) {
+        while (!ready() && !meeting_->ended[peer] && (meeting_->copying > 0 || left.count() > 0)) {
+            if (meeting_->copying > 0) {
                 meeting_->changed.wait(lock);
             } else {
                 const Clock::time_point begun = Clock::now();
@@ -113,7 +109,7 @@ private:
                         name_of_rank(peer));
         }
         if (blamed_ == rank_) {
-            throw Error("has ended: " + name_of_rank(rank_) + " did not answer it in time, or sent another size",
+            throw Error("has ended, for " + name_of_rank(rank_) + " did not answer in time, or sent another size",
                         name_of_rank(peer));
         }
         throw Error(blamed_ == peer ? "has ended, and " + name_of_rank(rank_) + " waits for it"
@@ -123,6 +119,7 @@ private:
     }
 
     void send_and_receive(std::span<const Outgoing> out, std::span<const Incoming> in) {
+        auto left = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds_));
         Lock lock(meeting_->mutex);
         if (meeting_->ended[rank_]) {
             throw Error("has ended: an earlier exchange failed", name_of_rank(rank_));
@@ -134,7 +131,7 @@ private:
         for (const Incoming& i : in) {
             const std::size_t from = other(i.from);
             Message& message = meeting_->message(from, rank_);
-            wait(lock, from, [&] { return message.at == Message::At::waiting; });
+            wait(lock, left, from, [&] { return message.at == Message::At::waiting; });
             const std::span<const std::byte> bytes = message.bytes;
             if (bytes.size() != i.bytes.size()) {
                 blamed_ = from;
@@ -143,19 +140,19 @@ private:
                             name_of_rank(from));
             }
             message.at = Message::At::being_copied;
-            meeting_->copying[rank_] = true;
+            ++meeting_->copying;
             meeting_->changed.notify_all();
             lock.unlock();
             std::copy(bytes.begin(), bytes.end(), i.bytes.begin());
             lock.lock();
             message = {};
-            meeting_->copying[rank_] = false;
+            --meeting_->copying;
             meeting_->changed.notify_all();
         }
         for (const Outgoing& o : out) {
             const std::size_t to = other(o.to);
             const Message& message = meeting_->message(rank_, to);
-            wait(lock, to, [&] { return message.at == Message::At::nowhere; });
+            wait(lock, left, to, [&] { return message.at == Message::At::nowhere; });
         }
     }
 

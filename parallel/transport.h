@@ -39,7 +39,8 @@ public:
     /// of the same sizes. Throws Error naming the rank that does not within the limit, or has
     /// ended; no later call succeeds then.
     virtual void exchange(std::span<const Outgoing> out, std::span<const Incoming> in) = 0;
-    /// The longest that exchange() waits for another rank, in seconds; 10 at first.
+    /// The longest that exchange() waits for other ranks, in seconds; 10 at first. Long messages
+    /// may take longer.
     virtual void limit(double seconds) noexcept = 0;
 };
 

@@ -191,7 +191,11 @@ TEST_CASE("torch: a mask of each head goes with appended keys, and no cache with
     const Value x = g.input("x", {batch, 5, 12}), memory = g.input("memory", {batch, keys, 12});
     torch::MultiheadAttentionOptions each{.num_heads = 2, .add_bias_kv = true, .add_zero_attn = true};
     each.attn_mask = g.input("mask", {batch * 2, 5, keys}, DType::i32);
-    CHECK(torch::multihead_attention(x, memory, memory, each).weights.shape() == Shape{batch, 5, keys + 2});
+    CHECK(torch::multihead_attention(x, memory, memory, each).weights.shape() == Shape{batch, 2, 5, keys + 2});
+    torch::MultiheadAttentionOptions column{.name = "column", .num_heads = 2, .add_zero_attn = true};
+    column.attn_mask = g.input("column", {5, 1}, DType::i32);
+    column.key_padding_mask = g.input("padding column", {batch, 1}, DType::i32);
+    CHECK(torch::multihead_attention(x, memory, memory, column).y.shape() == Shape{batch, 5, 12});
     torch::MultiheadAttentionOptions both{.name = "both", .num_heads = 2};
     both.memory = torch::project_memory(memory, "both", 2);
     both.cache = kv_cache(g, "cache", 3, 7, 2, 6, 0);

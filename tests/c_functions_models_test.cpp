@@ -217,11 +217,9 @@ TEST_CASE("c functions: decoders that share their weights, and their programs") 
     CHECK(reads != steps);
     vkf_program_destroy(const_cast<vkf_program*>(bare));
     CHECK(contains(vkf_last_error(), "the program is its model's or trainer's own"));
-    std::uint32_t count = 0;
+    std::uint32_t count = 1;
     OK(vkf_program_times(bare, nullptr, &count));
-    std::vector<vkf_dispatch_time> untimed(count, sized<vkf_dispatch_time>());
-    OK(vkf_program_times(bare, untimed.data(), &count));
-    CHECK(std::all_of(untimed.begin(), untimed.end(), [](const vkf_dispatch_time& t) { return t.ms == 0; }));
+    CHECK(count == 0);
     vkf_memory_sizes sizes = sized<vkf_memory_sizes>();
     OK(vkf_program_memory(steps, &sizes));
     CHECK(sizes.state == same.step_program().memory().state);

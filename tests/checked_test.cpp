@@ -62,11 +62,19 @@ TEST_SUITE("checked") {
                       "layer: y overlaps the scratch that allocate() was given");
             }
             {
-                Program long_name = device.compile(g, weights, {.name = std::string(500, 'n'), .checked = true});
-                long_name.allocate();
-                const std::string said_of_it = text(long_name.record(host.begin(), Recording{}));
-                CHECK(said_of_it.starts_with("nnn"));
-                CHECK(said_of_it.ends_with("is not bound"));
+                std::string name = "n";
+                while (name.size() < 900) {
+                    name += "\xC3\xA4";  // a character of two bytes
+                }
+                for (const std::string& one : {name, name + "n"}) {
+                    Program long_name = device.compile(g, weights, {.name = one, .checked = true});
+                    long_name.allocate();
+                    const std::string said_of_it = text(long_name.record(host.begin(), Recording{}));
+                    const std::size_t cut = said_of_it.find("\xC3\xA4...\xC3\xA4");
+                    CHECK(cut != std::string::npos);
+                    CHECK(said_of_it.starts_with("n\xC3\xA4"));
+                    CHECK(said_of_it.ends_with("is not bound"));
+                }
             }
             {  // an error leaves the slot free
                 const SizeSetting bad_size{"tokens", kMax + 1};

@@ -337,8 +337,11 @@ TEST_CASE("decoder: a RoPE that is not whole, or turns a part, is refused by nam
         contains(refusal(rope({{"low_freq_factor", 0}}, "")), "rope_parameters.low_freq_factor = 0: must be above 0"));
     CHECK(contains(refusal(rope({{"high_freq_factor", 0.5}}, "")),
                    "rope_parameters.high_freq_factor = 0.5: must be above low_freq_factor"));
-    for (const auto& [field, number] : std::vector<std::pair<const char*, double>>{
-             {"beta_fast", 0}, {"beta_slow", -1}, {"attention_factor", 0}, {"attention_factor", 1e-50}}) {
+    for (const auto& [field, number] : std::vector<std::pair<const char*, double>>{{"beta_fast", 0},
+                                                                                   {"beta_slow", -1},
+                                                                                   {"attention_factor", 0},
+                                                                                   {"attention_factor", 1e-50},
+                                                                                   {"attention_factor", 1e40}}) {
         nlohmann::json wrong = yarn;
         wrong[field] = number;
         CHECK(contains(with(config_of("llama"), "rope_parameters", wrong),

@@ -10,6 +10,7 @@
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
 #include "runtime/device/insides.h"
+#include "tests/believed.h"
 #include "tests/device.h"
 #include "tests/op_check.h"
 
@@ -201,13 +202,23 @@ TEST_SUITE("decompose") {
         const Capabilities before = c;
         for (const std::string wrong : {"attention_share", " attention_composed", "softmax", ""}) {
             for (const Graph* graph : {&g, &attention, &rows}) {
-                c.variants = "attention_composed," + wrong + ",matmul_half";
-                const std::string error = error_of([&] { device().compile(*graph); });
-                CHECK_MESSAGE(
-                    contains(error, "VKFORMER_VARIANT: \"" + wrong + "\" is no kernel to ask for; there are "), error);
-                CHECK(contains(error, ", attention_composed, "));
+                for (const bool gpu : {false, true}) {
+                    c = before;
+                    if (gpu) {
+                        as_gpu(c);
+                    }
+                    c.variants = "attention_composed," + wrong;
+                    const std::string error = error_of([&] { device().compile(*graph); });
+                    CHECK_MESSAGE(
+                        contains(error, "VKFORMER_VARIANT: \"" + wrong + "\" is no kernel to ask for; there are "),
+                        error);
+                    CHECK(contains(error, ", attention_composed, "));
+                }
             }
         }
+        c = before;
+        c.variants = "attention_share";
+        CHECK(contains(error_of([&] { device().self_test({.seconds = 1}); }), "VKFORMER_VARIANT"));
         c = before;
     }
 

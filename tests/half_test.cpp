@@ -328,6 +328,7 @@ TEST_SUITE("half") {
             g.output("y", linear(g.input("a", {rows, 512}), g.input("b", shape_of(b))));
             Program program = device().compile(g, {}, kF16);
             CHECK(contains(program.explain(), "matmul_half<") == (most > 4));
+            CHECK(contains(program.explain(), "up to 4 rows, in fp32: tiles"));
             for (const std::int64_t m : {std::int64_t{1}, std::int64_t{3}, most}) {
                 const Tensor a = random_tensor({m, 512}, 1);
                 program.set("rows", m);

@@ -418,11 +418,25 @@ TEST_SUITE("program") {
             program.run();
             return program.download("y");
         };
-        CHECK(message_of([&] { run(1, 2); }) == "program: x: a size is negative at the sizes given");
-        CHECK(message_of([&] { run(1, 5); }) == "program: x: a size is negative at the sizes given");
-        CHECK(message_of([&] { run(5, 3); }) == "program: x: a size is negative at the sizes given");
+        CHECK(message_of([&] { run(1, 2); }) == "program: x: size rows-4 is negative at the sizes given");
+        CHECK(message_of([&] { run(1, 5); }) == "program: x: size rows-4 is negative at the sizes given");
+        CHECK(message_of([&] { run(5, 3); }) == "program: x: size columns-4 is negative at the sizes given");
         CHECK(run(6, 7).size() == 6);
         CHECK(run(4, 7).empty());
+        Graph unused;
+        const Value y = unused.input("y", {unused.symbol("n", 8), 4});
+        broadcast_to(slice(y, 0, 0, 1), {y.size(0) - 2, 4});  // and nobody uses it
+        unused.output("z", scale(y, 2));
+        Program none = device().compile(unused);
+        none.set("n", 1);
+        none.upload("y", count_up(4));
+        none.run();
+        CHECK(none.download("z").size() == 4);
+        CHECK(contains(message_of([&] { none.upload("x", count_up(1)); }), "no input \"x\"; it has: y"));
+        Graph constant;
+        constant.output("one", scale(constant.constant("table", {1}, std::vector<float>{1}), 2));
+        Program without = device().compile(constant);
+        CHECK(contains(message_of([&] { without.upload("x", count_up(1)); }), "no input \"x\"; it has: none"));
         CHECK(contains(message_of([&] { program.shape("a"); }), "no input or output \"a\"; it has: x, y"));
     }
 

@@ -95,8 +95,9 @@ RopeScaling read_scaling(ConfigReader& reader, std::int64_t max_positions) {
     must(s.kind != Kind::yarn || s.beta_fast > 0, "beta_fast", "must be above 0");
     must(s.kind != Kind::yarn || s.beta_slow > 0, "beta_slow", "must be above 0");
     // 0 says "by the factor" here
-    must(!reader.has("attention_factor") || static_cast<float>(s.attention_factor) > 0, "attention_factor",
-         "must be above 0");
+    const auto factor = static_cast<float>(s.attention_factor);
+    must(!reader.has("attention_factor") || (factor > 0 && std::isfinite(factor)), "attention_factor",
+         "must be above 0, and finite");
     return s;
 }
 

@@ -19,12 +19,13 @@ class PendingFile {
 public:
     explicit PendingFile(const std::filesystem::path& path) : destination_(path), name_(utf8_name(path)) {
         std::error_code code;  // what is not there, or cannot be asked, shows when it is written
+        auto permissions = std::filesystem::perms::unknown;
         const std::filesystem::file_status before = std::filesystem::status(path, code);
         if (std::filesystem::exists(before)) {
             if (!std::filesystem::is_regular_file(before)) {
                 throw Error("is no regular file, and is not replaced", name_);
             }
-            permissions_ = before.permissions();
+            permissions = before.permissions() & std::filesystem::perms::all;
         }
         constexpr int kMostLinks = 40;
         for (int links = 0; std::filesystem::is_symlink(std::filesystem::symlink_status(destination_, code)); ++links) {
@@ -35,6 +36,10 @@ public:
         temporary_ += ".writing-" + std::to_string(std::random_device{}());
         stream_.open(temporary_, std::ios::binary | std::ios::trunc);
         if (!stream_) throw Error("cannot create file", name_);
+        if (permissions != std::filesystem::perms::unknown) {
+            // before anything is in it
+            std::filesystem::permissions(temporary_, permissions, code);
+        }
     }
     PendingFile(const PendingFile&) = delete;
     PendingFile& operator=(const PendingFile&) = delete;
@@ -52,10 +57,6 @@ public:
         stream_.close();
         if (!stream_) throw Error("cannot write file", name_);
         std::error_code code;
-        if (permissions_ != std::filesystem::perms::unknown) {
-            std::filesystem::permissions(temporary_, permissions_, code);
-            code.clear();  // as where the file is another's
-        }
         std::filesystem::rename(temporary_, destination_, code);
         if (code) throw Error("cannot write file: " + code.message(), name_);
     }
@@ -64,7 +65,6 @@ private:
     std::filesystem::path destination_;
     std::filesystem::path temporary_;
     std::string name_;
-    std::filesystem::perms permissions_ = std::filesystem::perms::unknown;
     std::ofstream stream_;
 };
 

@@ -257,7 +257,7 @@ private:
             const int peer = pending_[i].peer;
             check_mpi(MPI_Recv(&blamed_, 1, MPI_INT, peer, kEnded, comm_, MPI_STATUS_IGNORE), "MPI_Recv");
             if (blamed_ == rank_) {
-                throw Error("has ended: " + name_of_rank(rank_) + " did not answer it in time, or sent another size",
+                throw Error("has ended, for " + name_of_rank(rank_) + " did not answer in time, or sent another size",
                             name_of_rank(peer));
             }
             throw Error(blamed_ == peer ? "has ended, and " + name_of_rank(rank_) + " waits for it"

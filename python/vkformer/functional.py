@@ -231,6 +231,8 @@ def rms_norm(input: Any, normalized_shape: Any = None, weight: Any = None, eps: 
             raise TypeError("rms_norm: has one weight, and two were given")
         normalized_shape, weight = None, normalized_shape
     elif normalized_shape is None and isinstance(weight, numbers.Real):  # (x, None, eps)
+        if eps is not None:
+            raise TypeError("rms_norm: eps is given twice")
         eps, weight = float(weight), None
     if not _in_graph(input, weight):
         input, weight = _arrays("rms_norm", input, weight)

@@ -75,34 +75,33 @@ private:
     std::vector<std::int64_t> maxima_;
 };
 
-/// Two that are negative give a number of elements that is not, so what merges dimensions would not
-/// notice them.
+/// Sizes of inputs, outputs and of what nodes take and give that symbols can make negative. Two of
+/// them give a number of elements that is not, so what merges dimensions would not notice.
 std::vector<SignedSize> signed_sizes(const Plan& plan, const std::vector<WantedOutputs>& wanted) {
-    std::vector<std::string> used(plan.storages.size());  // by whom or what; empty: by nothing
-    for (StorageId s = 0; s < plan.storages.size(); ++s) {
-        if (is_external(plan.storages[s].kind)) {
-            used[s] = plan.storages[s].name;
+    std::vector<std::int64_t> maxima;
+    std::vector<std::string> names;
+    for (const SymbolInfo& s : plan.symbols) {
+        maxima.push_back(s.max);
+        names.push_back(s.name);
+    }
+    std::vector<SignedSize> out;
+    const auto note = [&](const Shape& shape, const std::string& whose) {
+        for (const Dim& size : shape) {
+            const auto same = [&](const SignedSize& o) { return o.size == size; };
+            if (size.lower_bound(maxima) < 0 && std::none_of(out.begin(), out.end(), same)) {
+                out.push_back({whose + ": size " + size.str(names), size});
+            }
+        }
+    };
+    for (const StorageInfo& s : plan.storages) {
+        if (is_external(s.kind)) {
+            note(s.shape, s.name);
         }
     }
     for (NodeId n = 0; n < plan.nodes.size(); ++n) {
         for (const std::vector<ValueId>& values : {plan.nodes[n].inputs, plan.nodes[n].outputs}) {
             for (std::size_t i = 0; wanted[n] != 0 && i < values.size(); ++i) {
-                std::string& user = used[plan.values[values[i]].storage];
-                user = user.empty() ? plan.nodes[n].label : user;
-            }
-        }
-    }
-    std::vector<std::int64_t> maxima;
-    for (const SymbolInfo& s : plan.symbols) {
-        maxima.push_back(s.max);
-    }
-    std::vector<SignedSize> out;
-    for (const ValueInfo& v : plan.values) {
-        for (const Dim& size : v.shape) {
-            const auto same = [&](const SignedSize& o) { return o.size == size; };
-            if (!used[v.storage].empty() && size.lower_bound(maxima) < 0 &&
-                std::none_of(out.begin(), out.end(), same)) {
-                out.push_back({used[v.storage], size});
+                note(plan.values[values[i]].shape, plan.nodes[n].label);
             }
         }
     }
@@ -486,15 +485,19 @@ namespace {
 
 template <class Wanted>
 StorageId find_named(const Plan& plan, const char* kind, std::string_view name, Wanted wanted) {
-    std::string known;
     for (StorageId s = 0; s < plan.storages.size(); ++s) {
-        const StorageInfo& info = plan.storages[s];
-        if (wanted(info.kind) && info.name == name) {
+        if (wanted(plan.storages[s].kind) && plan.storages[s].name == name) {
             return s;
         }
-        known += wanted(info.kind) ? (known.empty() ? "" : ", ") + info.name : "";
     }
-    throw Error(std::string("the program has no ") + kind + " \"" + std::string(name) + "\"; it has: " + known);
+    std::string known;
+    for (const StorageInfo& s : plan.storages) {
+        if (wanted(s.kind)) {
+            known += (known.empty() ? "" : ", ") + s.name;
+        }
+    }
+    throw Error(std::string("the program has no ") + kind + " \"" + std::string(name) +
+                "\"; it has: " + (known.empty() ? "none" : known));
 }
 
 }  // namespace

@@ -43,9 +43,9 @@ constexpr bool is_external(StorageKind kind) noexcept {
     return kind == StorageKind::input || kind == StorageKind::output;
 }
 
-/// A size that symbols may make negative, and whose it is.
+/// A size that symbols may make negative.
 struct SignedSize {
-    std::string what;
+    std::string what;  ///< whose size it is, and how it is made
     Dim size;
 };
 
@@ -55,7 +55,7 @@ struct Plan {
     std::vector<ValueInfo> values;
     std::vector<NodeInfo> nodes;
     std::vector<Constraint> constraints;
-    std::vector<SignedSize> signed_sizes;  ///< of all tensors and views that are used
+    std::vector<SignedSize> signed_sizes;
     std::vector<ContentCheck> content_checks;
     std::vector<PlannedDispatch> dispatches;  ///< in the order they are recorded
     std::vector<PlannedCopy> copies;          ///< none where memory is unified

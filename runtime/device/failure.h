@@ -10,8 +10,8 @@
 
 namespace vkf {
 
-/// Formats as printf does. What does not fit is cut in its first half, where names stand: the end
-/// says what is wrong.
+/// Formats as printf does. What does not fit is cut in its middle, between characters: names stand
+/// in front, and the end says what is wrong.
 template <class... Args>
 Status failure(int result, const char* format, Args... args) noexcept {
     Status s;
@@ -20,11 +20,18 @@ Status failure(int result, const char* format, Args... args) noexcept {
     const int length = std::snprintf(text.data(), text.size(), format, args...);
     const std::size_t bytes = length < 0 ? 0 : std::min(static_cast<std::size_t>(length), text.size() - 1);
     const std::size_t room = s.message.size() - 1;
-    std::copy_n(text.data(), std::min(bytes, room), s.message.data());
+    const auto inside = [&](std::size_t at) { return (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80; };
+    std::size_t before = std::min(bytes, room), behind = bytes;
     if (bytes > room) {
-        const std::size_t before = room / 2;
-        std::copy_n("...", 3, s.message.data() + before);
-        std::copy_n(text.data() + bytes - (room - before - 3), room - before - 3, s.message.data() + before + 3);
+        for (before = room / 2; before > 0 && inside(before); --before) {
+        }
+        for (behind = bytes - (room - room / 2 - 3); inside(behind); ++behind) {
+        }
+    }
+    char* at = std::copy_n(text.data(), before, s.message.data());
+    if (bytes > room) {
+        at = std::copy_n("...", 3, at);
+        std::copy_n(text.data() + behind, bytes - behind, at);
     }
     return s;
 }

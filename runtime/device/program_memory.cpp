@@ -135,6 +135,7 @@ void ProgramCore::allocate(const BufferRange& host_scratch) {
                           {sizes, std::vector<Place>(plan.storages.size()), {}, {}, {}, false, false});
     uploads_before = device->deferred ? device->deferred->noted() : 0;
     scratch_of_host = told;
+    scratch_of_host.bytes = plan.memory.scratch;  // what is used of it
     allocated = true;
 }
 

@@ -283,7 +283,7 @@ Status ProgramCore::check_sizes(std::span<const std::int64_t> values) const noex
     }
     for (const SignedSize& s : plan.signed_sizes) {
         if (s.size.eval(values) < 0) {
-            return failure(-1, "%s: a size is negative at the sizes given", s.what.c_str());
+            return failure(-1, "%s is negative at the sizes given", s.what.c_str());
         }
     }
     return {};

@@ -75,13 +75,13 @@ std::uint32_t type_for(const DeviceCore& device, std::uint32_t allowed, const ch
 
 void require_room(std::uint64_t bytes, const char* of_what, std::uint64_t most, const char* call) {
     if (bytes > most) {
-        throw Error(std::to_string(bytes) + " bytes were asked; " + of_what + " has " + std::to_string(most), call);
+        throw Error(std::to_string(bytes) + " bytes were asked for; " + of_what + " " + std::to_string(most), call);
     }
 }
 
 void require_heap(const DeviceCore& device, std::uint64_t bytes, std::uint32_t type, const char* call) {
     const VkPhysicalDeviceMemoryProperties& memory = device.memory;
-    require_room(bytes, "the heap", memory.memoryHeaps[memory.memoryTypes[type].heapIndex].size, call);
+    require_room(bytes, "the heap has", memory.memoryHeaps[memory.memoryTypes[type].heapIndex].size, call);
 }
 
 /// The buffer, not yet on memory.
@@ -90,7 +90,7 @@ VkMemoryRequirements make_buffer(DeviceCore& device, std::uint64_t bytes, VkExte
     if (bytes == 0) {
         throw Error("0 bytes were asked for", call);
     }
-    require_room(bytes, "the largest allocation", device.capabilities.max_allocation, call);
+    require_room(bytes, "one allocation has at most", device.capabilities.max_allocation, call);
     const VkExternalMemoryBufferCreateInfo external{VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO, nullptr,
                                                     VkExternalMemoryHandleTypeFlags(type)};
     VkBufferCreateInfo info{};

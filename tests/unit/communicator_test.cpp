@@ -4,8 +4,15 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "tests/faulty_transport.h"
 #include "tests/ranks.h"
@@ -137,16 +144,59 @@ TEST_SUITE("communicator") {
         });
         CHECK(errors[0].find("rank 1: did not answer rank 0 within 0.2") != std::string::npos);
         CHECK(hung < 5);
-        errors = on_ranks(2, [](const std::shared_ptr<Communicator>& c) {
-            if (c->rank() == 1) {  // comes when it is given up
-                std::this_thread::sleep_for(std::chrono::milliseconds(600));
-            }
-            c->limit(0.2);
+        std::atomic<bool> given_up = false;
+        errors = on_ranks(2, [&](const std::shared_ptr<Communicator>& c) {
             std::vector<float> x(4);
-            c->all_reduce(x);
+            if (c->rank() == 1) {  // comes too late
+                while (!given_up) {
+                    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                }
+                c->all_reduce(x);
+                return;
+            }
+            c->limit(0.1);
+            try {
+                c->all_reduce(x);
+            } catch (const Error&) {
+                given_up = true;
+                throw;
+            }
+            given_up = true;
         });
-        CHECK(errors[0].find("rank 1: did not answer rank 0 within 0.2") != std::string::npos);
-        CHECK(errors[1] == "rank 0: has ended: rank 1 did not answer it in time, or sent another size");
+        CHECK(errors[0].find("rank 1: did not answer rank 0 within 0.1") != std::string::npos);
+        CHECK(errors[1] == "rank 0: has ended, for rank 1 did not answer in time, or sent another size");
+    }
+
+    TEST_CASE("communicator: the limit is of an exchange, however many ranks are waited for") {
+        std::vector<std::unique_ptr<Transport>> transports = local_transports(6);
+        std::vector<std::thread> late;
+        std::string said;
+        for (int r = 1; r < 6; ++r) {
+            late.emplace_back([r, transport = std::move(transports[static_cast<std::size_t>(r)])] {
+                std::this_thread::sleep_for(std::chrono::milliseconds(300 * r));
+                const std::byte sent[1] = {};
+                try {
+                    const Outgoing out{0, sent};
+                    transport->exchange({&out, 1}, {});
+                } catch (const Error&) {  // rank 0 has ended by then
+                }
+            });
+        }
+        transports[0]->limit(0.5);
+        std::byte came[5];
+        std::vector<Incoming> in;
+        for (int r = 1; r < 6; ++r) {
+            in.push_back({r, {came + r - 1, 1}});
+        }
+        try {
+            transports[0]->exchange({}, in);
+        } catch (const Error& error) {
+            said = error.what();
+        }
+        for (std::thread& t : late) {
+            t.join();
+        }
+        CHECK(said.find("did not answer rank 0 within 0.5") != std::string::npos);
     }
 
     TEST_CASE("communicator: whichever exchange goes wrong, all ranks end, and name the one that it is due to") {
