@@ -73,7 +73,14 @@ TEST_SUITE("device") {
                            {"Graphics 4090", VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU, VK_API_VERSION_1_3}});
         CHECK(fakes.chosen("4090") == "Graphics 4090");
         CHECK(fakes.chosen("1") == "Graphics 4090");
-        CHECK(contains(message_of([&] { fakes.chosen("2"); }), "no device \"2\""));
+        for (const char* part : {"2", "3", "40", "90", "409"}) {
+            CHECK(contains(message_of([&] { fakes.chosen(part); }), "no device \"" + std::string(part) + "\""));
+        }
+    }
+
+    TEST_CASE("device: what is not to be printed in a driver's texts is replaced") {
+        FakeDevices fakes({{"bad\xff \n name", VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU, VK_API_VERSION_1_3}});
+        CHECK(fakes.chosen("0") == "bad? ? name");
     }
 
     TEST_CASE("device: a whole name goes before a name that it is part of") {

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 import unittest
+import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools" / "gpu_report"))
@@ -89,6 +90,46 @@ class Compare(unittest.TestCase):
             self.assertIn("none.json", missing.stderr)
             both = subprocess.run([*script, kept, "--json", kept], capture_output=True, text=True)
             self.assertIn("here a matvec: registers 8 -> 9", both.stdout, both.stderr)
+
+
+class ReportArguments(unittest.TestCase):
+    """What cannot be used is told before any kernel is compiled."""
+
+    def refused(self, folder, *arguments):
+        program = pathlib.Path(folder, "program")
+        write_program(program, "#!/bin/sh\ntouch \"$0.ran\"\n")
+        done = subprocess.run([sys.executable, ROOT / "tools" / "gpu_report" / "report.py", "--program", program, *arguments],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
+        self.assertFalse(pathlib.Path(f"{program}.ran").exists())
+        return done.stderr
+
+    def test_missing_programs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            missing = pathlib.Path(folder, "missing")
+            for gpus in [[], ["here", "gpu"]]:
+                self.assertIn(f"--compilers {missing}", self.refused(folder, "--compilers", missing, *gpus))
+            self.assertIn(f"--program {missing}",
+                          self.refused(folder, "--compilers", "none", "here", "--program", missing))
+
+    def test_json_of_another_shape(self):
+        shapes = [[], 5, None, {"g": 5}, {"g": {}}, {"g": {"cases": []}}, {"g": {"cases": {"a": 5}}},
+                  {"g": {"cases": {"a": [5]}}}, {"g": {"cases": {"a": [{}]}}}]
+        with tempfile.TemporaryDirectory() as folder:
+            kept = pathlib.Path(folder, "kept.json")
+            for shape in shapes:
+                kept.write_text(json.dumps(shape))
+                said = self.refused(folder, "--compilers", "none", "here", "--compare", kept)
+                self.assertIn("kept.json: it is not what --json writes", said)
+        self.assertTrue(report.is_report({}))
+        self.assertTrue(report.is_report(told(a=[dispatch()])))
+
+    def test_names_in_a_picture(self):
+        drawn = report.picture({"a&<b>": told(**{"c<\"d\"&": [dispatch()]})["gpu"]})
+        texts = [element.text for element in xml.etree.ElementTree.fromstring(drawn).iter() if element.text]
+        self.assertIn("a&<b>", texts)
+        self.assertIn("c<\"d\"&", texts)
 
 
 class Peer(unittest.TestCase):
@@ -185,6 +226,53 @@ if [ "$1" = --list ]; then echo row_a; exit; fi
             self.assertEqual(process.returncode, 1)
             self.assertIn("row_a FAILED: wrong by 3", said)
             self.assertIn("ended with 1", said)
+
+    def compare(self, folder, *arguments):
+        """Compares a bench with itself, which notes what it measures in a file `measured`."""
+        program = pathlib.Path(folder, "bench")
+        write_program(program, self.PROGRAM + """while [ "$1" != --json ]; do shift; done
+echo '[{"name": "row_a", "ms": 1}]' >"$2"
+touch "$(dirname "$0")/measured"
+""")
+        return subprocess.run([sys.executable, ROOT / "tools" / "bench" / "compare.py", program, program, *arguments],
+                              capture_output=True, text=True, cwd=folder, check=False)
+
+    def refused(self, folder, *arguments):
+        """One line on standard error, before anything is measured."""
+        done = self.compare(folder, *arguments)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertFalse(pathlib.Path(folder, "measured").exists())
+        return done.stderr
+
+    def test_options_are_refused_before_measuring(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertIn("missing/x: No such file", self.refused(folder, "--json", "missing/x"))
+            self.assertIn("it is a directory", self.refused(folder, "--json", folder))
+            for arguments in [("--rounds", "0"), ("--rounds", "-1"), ("--seconds", "nan"), ("--seconds", "0")]:
+                self.assertIn(" ".join(arguments), self.refused(folder, *arguments))
+
+    def test_what_a_bench_refuses_is_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder, "refusing")
+            write_program(program, "#!/bin/sh\necho 'bench: mismatched (' >&2\nexit 1\n")
+            for old, told_too in [(program, "bench: mismatched ("), (pathlib.Path(folder, "missing"), "cannot start")]:
+                done = subprocess.run([sys.executable, ROOT / "tools" / "bench" / "compare.py", old, program],
+                                      capture_output=True, text=True, check=False)
+                self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
+                self.assertIn(told_too, done.stderr)
+
+    def test_a_file_is_kept_until_the_times_are_there(self):
+        with tempfile.TemporaryDirectory() as folder:
+            kept = pathlib.Path(folder, "kept.json")
+            kept.write_text("before")
+            self.refused(folder, "--json", kept, "--seconds", "nan")
+            self.refused(folder, "--json", kept, "--rounds", "0")
+            self.assertEqual(kept.read_text(), "before")
+            done = self.compare(folder, "--json", kept, "--rounds", "2")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(json.loads(kept.read_text()), {"row_a": [[1, 1], [1, 1]]})
+            self.assertFalse(pathlib.Path(folder, "kept.json.part").exists())
 
     def test_no_bench_is_left_behind(self):
         quick = """echo $$ >"$0.pid.part" && mv "$0.pid.part" "$0.pid"

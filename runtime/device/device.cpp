@@ -91,6 +91,22 @@ int preference(DeviceType type) {
     return 5;
 }
 
+bool is_number(const std::string& text) {
+    return std::all_of(text.begin(), text.end(), [](unsigned char ch) { return std::isdigit(ch); });
+}
+
+/// True where the name has the text in it; a number as a whole, so that 2 is not part of 2080.
+bool has_part(const std::string& name, const std::string& part) {
+    const auto counts = [](char ch) { return std::isdigit(static_cast<unsigned char>(ch)) || ch == '.'; };
+    for (std::size_t at = name.find(part); at != std::string::npos; at = name.find(part, at + 1)) {
+        const std::size_t end = at + part.size();
+        if (!is_number(part) || !((at > 0 && counts(name[at - 1])) || (end < name.size() && counts(name[end])))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 const Candidate& choose(const Candidates& all, const std::string& select) {
     const std::vector<Candidate>& list = all.usable;
     if (list.empty()) {
@@ -101,8 +117,7 @@ const Candidate& choose(const Candidates& all, const std::string& select) {
             return preference(a.capabilities.type) < preference(b.capabilities.type);
         });
     }
-    if (std::all_of(select.begin(), select.end(), [](unsigned char ch) { return std::isdigit(ch); }) &&
-        select.size() < 9) {
+    if (is_number(select) && select.size() < 9) {
         const auto index = static_cast<std::size_t>(std::stoul(select));
         if (index < list.size()) {
             return list[index];
@@ -112,7 +127,7 @@ const Candidate& choose(const Candidates& all, const std::string& select) {
     for (const bool whole : {true, false}) {
         for (const Candidate& c : list) {
             const std::string name = lower(c.capabilities.name);
-            if (whole ? name == lower(select) : name.find(lower(select)) != std::string::npos) {
+            if (whole ? name == lower(select) : has_part(name, lower(select))) {
                 return c;
             }
         }

@@ -26,6 +26,13 @@ DeviceType device_type(VkPhysicalDeviceType type) {
     }
 }
 
+/// A driver's text, of which nothing is promised. What is no printable ASCII becomes '?': names
+/// stand in JSON, HTML, SVG and terminals.
+std::string ascii_text(std::string text) {
+    std::replace_if(text.begin(), text.end(), [](char ch) { return ch < ' ' || ch > '~'; }, '?');
+    return text;
+}
+
 std::uint64_t largest_device_heap(const InstanceTable& api, VkPhysicalDevice physical) {
     VkPhysicalDeviceMemoryProperties memory{};
     api.vkGetPhysicalDeviceMemoryProperties(physical, &memory);
@@ -59,7 +66,7 @@ std::string driver_text(const InstanceTable& api, VkPhysicalDevice physical, std
     }
     const auto driver = properties_of<VkPhysicalDeviceDriverProperties>(
         api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES);
-    return std::string(driver.driverName) + (driver.driverInfo[0] ? " " : "") + driver.driverInfo;
+    return ascii_text(std::string(driver.driverName) + (driver.driverInfo[0] ? " " : "") + driver.driverInfo);
 }
 
 /// True of lavapipe before 26, where an invocation's load from a storage buffer is a loop over the
@@ -163,7 +170,7 @@ std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysi
     }
 
     Capabilities c;
-    c.name = p.deviceName;
+    c.name = ascii_text(p.deviceName);
     c.type = device_type(p.deviceType);
     c.api_version = p.apiVersion;
     c.vendor_id = p.vendorID;

@@ -16,6 +16,7 @@ import argparse
 import collections
 import contextlib
 import json
+import math
 import os
 import re
 import signal
@@ -30,8 +31,22 @@ RUNS_IN_A_SLICE = 7
 LEAST_SLICE, MOST_SLICE = 0.3, 15.0  # seconds
 
 
-def rows_of(program, pattern):
-    listed = subprocess.run([program, "--list", "--filter", pattern], capture_output=True, text=True, check=True)
+def refuse(reason):
+    """Ends with one line on standard error, and status 2."""
+    print(f"compare.py: {reason}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+def rows_of(program, options):
+    """The rows that it has, told by itself: it also refuses options that it does not take."""
+    try:
+        listed = subprocess.run([program, "--list", "--filter", options.filter, "--seconds", str(options.seconds)],
+                                capture_output=True, text=True, errors="replace", check=False)
+    except OSError as e:
+        refuse(f"cannot start {program}: {e.strerror}")
+    if listed.returncode != 0:
+        said = listed.stderr.strip() or f"ended with {listed.returncode}"
+        refuse(f"{program} --list: {said.splitlines()[0]}")
     return [name for name in listed.stdout.split() if not LEFT_OUT.search(name)]
 
 
@@ -88,6 +103,39 @@ class Turns:
         self.process.stdout.close()
 
 
+def is_replaced(path):
+    """Whether it is replaced by a rename: a regular file, or nothing yet."""
+    return os.path.isfile(path) or not os.path.exists(path)
+
+
+def require_writable(path):
+    """Ends where the file cannot be written. It is neither made nor changed."""
+    if os.path.isdir(path):
+        refuse(f"cannot write {path}: it is a directory")
+    if not is_replaced(path):
+        return
+    part = os.path.realpath(path) + ".part"
+    try:
+        with open(part, "w"):
+            pass
+        os.remove(part)
+    except OSError as e:
+        refuse(f"cannot write {path}: {e.strerror}")
+
+
+def write_file(path, text):
+    """Writes the text beside the file and renames that, or writes into what is no regular file."""
+    file = os.path.realpath(path) if is_replaced(path) else path
+    part = file + ".part" if is_replaced(path) else file
+    try:
+        with open(part, "w") as stream:
+            stream.write(text)
+        if part != file:
+            os.replace(part, file)
+    except OSError as e:
+        refuse(f"cannot write {path}: {e.strerror}")
+
+
 def one_round(programs, rows, seconds, folder, expected):
     """Measures every row once with both; gives the times of each."""
     both = []
@@ -112,11 +160,17 @@ def main():
     parser.add_argument("--seconds", type=float, default=0.5, help="time that each spends on a row, in all its turns")
     parser.add_argument("--json", help="write the times of every round to this file: {row: [[old, new], ...]}")
     options = parser.parse_args()
+    if options.rounds < 1:
+        refuse(f"--rounds {options.rounds}: there must be one at least")
+    if not (math.isfinite(options.seconds) and options.seconds > 0):
+        refuse(f"--seconds {options.seconds}: must be a number above 0")
+    if options.json:
+        require_writable(options.json)
     # not by the signal itself: both benches are ended first
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     programs = [os.path.abspath(options.old), os.path.abspath(options.new)]
-    new_rows = set(rows_of(programs[1], options.filter))
-    rows = [row for row in rows_of(programs[0], options.filter) if row in new_rows]
+    old_rows, new_rows = [rows_of(program, options) for program in programs]
+    rows = [row for row in old_rows if row in new_rows]
     if not rows:
         raise SystemExit("the two have no row in common whose name matches " + options.filter)
     with tempfile.TemporaryDirectory() as folder:
@@ -131,8 +185,7 @@ def main():
             for row in rows:
                 pairs[row].append([old[row], new[row]])
             if options.json:
-                with open(options.json, "w") as file:
-                    json.dump(pairs, file, indent=1)
+                write_file(options.json, json.dumps(pairs, indent=1))
     print(f"{'ms':36} {'old':>10} {'new':>10}  ratio  least..greatest")
     for row, measured in pairs.items():
         ratios = [new / old for old, new in measured]

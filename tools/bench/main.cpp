@@ -2,7 +2,9 @@
 // Measures vkformer on a Vulkan device, beside another library where asked.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <regex>
 #include <stdexcept>
@@ -10,6 +12,7 @@
 
 #include "benches.h"
 #include "ceilings.h"
+#include "output_file.h"
 #include "peer_ncnn.h"
 #include "roofline.h"
 
@@ -75,6 +78,11 @@ int run(const Options& options) {
     }
     if (benches.empty()) {
         throw std::runtime_error("no benchmark's name matches " + options.filter + "; --list prints them");
+    }
+    for (const std::filesystem::path& file : {options.json, options.roofline}) {
+        if (!file.empty()) {
+            require_writable(file);
+        }
     }
     Settings settings{vkf::Device::create({.select = options.device}), options.device, options.seconds};
     const vkf::Capabilities& device = settings.device.capabilities();
@@ -154,7 +162,11 @@ int main(int argc, char** argv) {
     app.add_option("--filter", options.filter, "a regular expression: only benchmarks whose names it finds");
     app.add_option("--json", options.json, "write the rows to this file");
     app.add_option("--roofline", options.roofline, "draw the rows beside the device's ceilings into this file (SVG)");
-    app.add_option("--seconds", options.seconds, "time spent on each op")->check(CLI::Range(0.01, 600.0));
+    app.add_option("--seconds", options.seconds, "time spent on each op")
+        ->check(CLI::Range(0.01, 600.0))
+        ->check([](const std::string& text) {  // which is in every range
+            return std::isnan(std::strtod(text.c_str(), nullptr)) ? text + " is no number" : std::string();
+        });
     app.add_flag("--peers", options.peers,
                  "measure ggml's Vulkan backend beside it, on the same device, and ncnn where Python has it");
     app.add_flag("--list", options.list, "print the names and end");

@@ -5,9 +5,11 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
+#include <sstream>
 #include <stdexcept>
 #include <string_view>
+
+#include "output_file.h"
 
 namespace {
 
@@ -46,6 +48,22 @@ std::string short_number(double value) {
     char text[32];
     std::snprintf(text, sizeof(text), "%.4g", value);
     return text;
+}
+
+/// The text as SVG has it between tags.
+std::string escaped(const std::string& text) {
+    std::string out;
+    for (const char c : text) {
+        switch (c) {
+            case '&': out += "&amp;"; break;
+            case '<': out += "&lt;"; break;
+            case '>': out += "&gt;"; break;
+            case '\'': out += "&apos;"; break;
+            case '"': out += "&quot;"; break;
+            default: out += c;
+        }
+    }
+    return out;
 }
 
 /// A logarithmic axis from 10^first to 10^last.
@@ -107,7 +125,7 @@ void draw_chart(std::ostream& svg, const std::vector<Row>& rows, const Ceilings&
     for (const Row& row : rows) {
         if (has_point(row)) {
             svg << "<circle r='5' cx='" << x.at(*row.gflops / *row.gbps) << "' cy='" << kChart - y.at(*row.gflops)
-                << "' fill='" << family_of(row.name).color << "'><title>" << row.name << ": "
+                << "' fill='" << family_of(row.name).color << "'><title>" << escaped(row.name) << ": "
                 << short_number(*row.gflops) << " GFLOP/s</title></circle>\n";
         }
     }
@@ -127,8 +145,8 @@ void draw_shares(std::ostream& svg, const std::vector<Row>& rows) {
     double line = 0;
     for (const Row& row : rows) {
         if (row.ceiling_share) {
-            svg << "<text class='name' text-anchor='end' x='" << kNames - 8 << "' y='" << line + 12 << "'>" << row.name
-                << "</text><rect x='" << kNames << "' y='" << line + 2 << "' width='"
+            svg << "<text class='name' text-anchor='end' x='" << kNames - 8 << "' y='" << line + 12 << "'>"
+                << escaped(row.name) << "</text><rect x='" << kNames << "' y='" << line + 2 << "' width='"
                 << std::min(*row.ceiling_share, 1.2) * kBars / 1.2 << "' height='" << kLine - 4 << "' fill='"
                 << family_of(row.name).color << "'/><text x='" << kNames + kBars + 8 << "' y='" << line + 12 << "'>"
                 << short_number(std::round(*row.ceiling_share * 100)) << " %</text>\n";
@@ -149,20 +167,17 @@ void write_roofline(const std::filesystem::path& path, const std::vector<Row>& r
     }
     const double height = kHeader + std::max(kChart + 60, kLine * static_cast<double>(shares)) + kMargin;
     const double width = kMargin + 50 + kChart + kGap + kNames + kBars + 60 + kMargin;
-    std::ofstream svg(path);
+    std::ostringstream svg;
     svg << "<svg xmlns='http://www.w3.org/2000/svg' width='" << width << "' height='" << height << "' viewBox='0 0 "
         << width << ' ' << height << "'>\n<style>" << kStyle
         << "</style>\n<rect width='100%' height='100%' fill='#fff'/>\n"
         << "<text class='title' x='" << kMargin << "' y='44'>Measured beside the device's ceilings</text>\n"
-        << "<text class='subtitle' x='" << kMargin << "' y='66'>" << rows.front().device
+        << "<text class='subtitle' x='" << kMargin << "' y='66'>" << escaped(rows.front().device)
         << "; right: share of the ceiling that binds</text>\n<g transform='translate(" << kMargin + 50 << ',' << kHeader
         << ")'>\n";
     draw_chart(svg, rows, ceilings);
     svg << "</g>\n<g transform='translate(" << kMargin + 50 + kChart + kGap << ',' << kHeader << ")'>\n";
     draw_shares(svg, rows);
     svg << "</g>\n</svg>\n";
-    svg.close();
-    if (!svg) {
-        throw std::runtime_error("cannot write " + path.string());
-    }
+    write_file(path, svg.str());
 }

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
-#include <system_error>
 #include <utility>
+
+#include "output_file.h"
 
 namespace {
 
@@ -87,17 +87,6 @@ void write_json(const std::filesystem::path& path, const std::vector<Row>& rows)
         }
         all.push_back(std::move(j));
     }
-    std::error_code error;
-    const bool own = !std::filesystem::exists(path, error) || std::filesystem::is_regular_file(path, error);
-    std::filesystem::path whole = path;
-    whole += own ? ".part" : "";  // nobody reads half of a file
-    std::ofstream file(whole);
-    file << all.dump(2) << '\n';
-    file.close();
-    if (file && own) {
-        std::filesystem::rename(whole, path, error);
-    }
-    if (!file || (own && error)) {
-        throw std::runtime_error("cannot write " + path.string());
-    }
+    // a driver's name for its device need not be UTF-8
+    write_file(path, all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }

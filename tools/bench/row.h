@@ -34,5 +34,6 @@ double median(std::vector<double> samples);
 std::string table_head();
 std::string table_line(const Row& row);
 
-/// An array of objects; what was not measured is null. Throws when the file cannot be written.
+/// An array of objects; what was not measured is null, and what is not UTF-8 becomes U+FFFD. Throws
+/// when the file cannot be written.
 void write_json(const std::filesystem::path& path, const std::vector<Row>& rows);

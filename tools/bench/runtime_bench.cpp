@@ -98,6 +98,7 @@ private:
 
 Row record_200_nodes(Settings& settings) {
     vkf::Program program = compile_chain(settings.device, kNodes);
+    program.allocate();
     Host host(vkf::Insides::core(settings.device));
     host.record(program);
     Row row;

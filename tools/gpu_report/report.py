@@ -5,10 +5,12 @@ The arguments are those of tools/gpu-report, which builds the program first.
 """
 
 import argparse
+import html
 import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -77,6 +79,14 @@ def run(arguments, gpu):
             "work": {c["name"]: {"flops": c["flops"], "bytes": c["bytes"]} for c in told["cases"]}}
 
 
+def listed_gpus(compilers):
+    done = subprocess.run([compilers, "--list"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = done.stderr.strip() or f"ended with {done.returncode}"
+        sys.exit(f"gpu-report: {compilers} --list: {said[-2000:]}")
+    return done.stdout.split()
+
+
 def table(gpu, told):
     lines = [f"{gpu}: {told['device']}, {told['driver']}",
              f"{'case':40} {'kernel':26} {'groups':>8} " + " ".join(f"{c:>12}" for c in COLUMNS)]
@@ -92,6 +102,18 @@ def by_place(told):
     """Every dispatch of a report by GPU, case and place; kernels may differ between two reports."""
     return {(gpu, case, at): d for gpu, one in told.items() for case, all_of in one["cases"].items()
             for at, d in enumerate(all_of)}
+
+
+def is_report(data):
+    """Whether the data has what compare() reads of a file that --json wrote."""
+    def is_dispatch(d):
+        return isinstance(d, dict) and isinstance(d.get("kernel"), str)
+
+    def is_of_one_gpu(one):
+        return isinstance(one, dict) and isinstance(one.get("cases"), dict) and all(
+            isinstance(all_of, list) and all(map(is_dispatch, all_of)) for all_of in one["cases"].values())
+
+    return isinstance(data, dict) and all(map(is_of_one_gpu, data.values()))
 
 
 def compare(before, now, only=""):
@@ -148,10 +170,10 @@ def picture(told):
            '<text x="10" y="36" fill="#555">of the dispatch with the most instructions. Red: registers are spilled, '
            'or local memory is used.</text>']
     for x, gpu in enumerate(gpus):
-        out.append(f'<text x="{left + wide * x + 6}" y="{top - 6}">{gpu}</text>')
+        out.append(f'<text x="{left + wide * x + 6}" y="{top - 6}">{html.escape(gpu)}</text>')
     for y, case in enumerate(cases):
         at = top + high * y
-        out.append(f'<text x="10" y="{at + 14}">{case}</text>')
+        out.append(f'<text x="10" y="{at + 14}">{html.escape(case)}</text>')
         for x, gpu in enumerate(gpus):
             dispatches = told[gpu]["cases"].get(case)
             if not dispatches:
@@ -189,9 +211,15 @@ def main():
             before = json.loads(arguments.compare.read_text())
         except (OSError, ValueError) as e:
             parser.error(f"--compare {arguments.compare}: {e}")
+        if not is_report(before):
+            parser.error(f"--compare {arguments.compare}: it is not what --json writes")
+    on_compilers = not arguments.gpus or any(gpu != "here" for gpu in arguments.gpus)
+    for option, program, used in [("--compilers", arguments.compilers, on_compilers),
+                                  ("--program", arguments.program, "here" in arguments.gpus)]:
+        if used and not shutil.which(program):
+            parser.error(f"{option} {program}: no such program can be started")
     os.environ.pop("VKFORMER_TUNING", None)  # it would decide before what a case asks for
-    gpus = arguments.gpus or subprocess.run([arguments.compilers, "--list"], capture_output=True, text=True,
-                                            check=True).stdout.split()
+    gpus = arguments.gpus or listed_gpus(arguments.compilers)
     told = {}
     for gpu in gpus:
         told[gpu] = run(arguments, gpu)
