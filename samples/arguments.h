@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the samples ask of a command line beyond CLI11: numbers are numbers.
+// What the samples ask of a command line beyond CLI11: numbers are numbers. And what they ask of
+// results: they are written whole, or there is an error.
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <limits>
+#include <random>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <type_traits>
 
@@ -74,4 +83,51 @@ int parse_arguments(CLI::App& app, int argc, char** argv, const Check& check) {
 }
 inline int parse_arguments(CLI::App& app, int argc, char** argv) {
     return parse_arguments(app, argc, argv, [] {});
+}
+
+/// Lets `write` write a file beside `path`, which then takes its place: a failure leaves what was
+/// there. What is no regular file (a pipe, a terminal, a link) is written where it is.
+template <typename Write>
+void replace_file(const std::filesystem::path& path, const Write& write) {
+    namespace fs = std::filesystem;
+    std::error_code code;
+    const fs::file_status before = fs::symlink_status(path, code);
+    if (fs::exists(before) && !fs::is_regular_file(before)) {
+        write(path);
+        return;
+    }
+    fs::path beside = path;
+    beside += ".writing-" + std::to_string(std::random_device{}());
+    try {
+        write(beside);
+        if (fs::exists(before)) {
+            fs::permissions(beside, before.permissions(), code);
+        }
+        fs::rename(beside, path);
+    } catch (...) {
+        fs::remove(beside, code);
+        throw;
+    }
+}
+
+/// Replaces a file with these bytes, as above. Throws std::runtime_error naming the file.
+inline void write_file(const std::filesystem::path& path, std::string_view bytes) {
+    replace_file(path, [&](const std::filesystem::path& to) {
+        std::ofstream out(to, std::ios::binary);
+        out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+        out.close();
+        if (!out) {
+            throw std::runtime_error(path.string() + ": cannot be written");
+        }
+    });
+}
+
+/// Writes what is left of the standard output. Throws std::runtime_error if any of it is lost.
+inline void end_output() {
+    errno = 0;
+    const bool flushed = std::fflush(stdout) == 0;
+    if (!flushed || std::ferror(stdout) != 0) {
+        throw std::runtime_error("standard output: cannot be written" +
+                                 (flushed ? std::string() : std::string(": ") + std::strerror(errno)));
+    }
 }

@@ -140,7 +140,7 @@ TEST_SUITE("device tensor") {
     TEST_CASE("device tensor: wrong use is an error, and the next right use works") {
         Program first = doubling(device());
         const DeviceTensor t = device().make_tensor({4, 5});
-        CHECK(contains(message_of([&] { first.bind("z", t); }), "no output \"z\"; it has: y"));
+        CHECK(contains(message_of([&] { first.bind("z", t); }), "no input or output \"z\"; it has: x, y"));
         CHECK(message_of([&] {
                   first.bind("x", device().make_tensor({4, 5}, DType::i32));
               }) == "first: input x: is F32, and a tensor of I32 was given");

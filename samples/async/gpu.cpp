@@ -53,8 +53,8 @@ Gpu::~Gpu() {
 void Gpu::make_instance(PFN_vkGetInstanceProcAddr entry) {
     if (entry != nullptr) {
         volkInitializeCustom(entry);
-    } else {
-        check(volkInitialize(), "volkInitialize");
+    } else if (volkInitialize() != VK_SUCCESS) {
+        throw std::runtime_error("no Vulkan on this machine: the loader (libvulkan) could not be opened");
     }
     const char* variable = std::getenv("VKFORMER_VALIDATION");
     const bool validation = variable != nullptr && std::strcmp(variable, "1") == 0;
@@ -74,7 +74,11 @@ void Gpu::make_instance(PFN_vkGetInstanceProcAddr entry) {
         info.enabledExtensionCount = 2;
         info.ppEnabledExtensionNames = extensions;
     }
-    check(vkCreateInstance(&info, nullptr, &instance), "vkCreateInstance");
+    const VkResult made = vkCreateInstance(&info, nullptr, &instance);
+    if (made == VK_ERROR_INCOMPATIBLE_DRIVER) {
+        throw std::runtime_error("vkCreateInstance: no Vulkan driver on this machine (the loader found none)");
+    }
+    check(made, "vkCreateInstance");
     later([this] { vkDestroyInstance(instance, nullptr); });
     volkLoadInstance(instance);
     if (validation) {

@@ -7,10 +7,12 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <locale>
 #include <numbers>
+#include <sstream>
 #include <string_view>
+
+#include "../arguments.h"
 
 namespace {
 
@@ -234,7 +236,7 @@ void write_svg(const std::filesystem::path& path, const AttentionPicture& pictur
     }
     const Layout layout(picture);
     const float scale = scale_of(picture.weights);
-    std::ofstream svg(path, std::ios::binary);
+    std::ostringstream svg;
     svg.imbue(std::locale::classic());
     svg.precision(4);
     svg << "<svg xmlns='http://www.w3.org/2000/svg' width='" << layout.width() << "' height='" << layout.height()
@@ -246,6 +248,5 @@ void write_svg(const std::filesystem::path& path, const AttentionPicture& pictur
     for (std::size_t head = 0; head < heads; ++head) draw_panel(svg, picture, layout, head, scale);
     draw_color_bar(svg, layout, scale);
     svg << "</svg>\n";
-    svg.close();
-    if (!svg) throw vkf::Error("cannot write picture", path.string());
+    write_file(path, svg.str());
 }

@@ -14,6 +14,6 @@ struct AttentionPicture {
     std::vector<float> weights;  // (heads, target, source)
 };
 
-/// Writes a self-contained SVG. Throws vkf::Error if the sizes disagree or the file cannot be
-/// written.
+/// Writes a self-contained SVG. Throws vkf::Error if the sizes disagree, and naming the file where
+/// it cannot be written.
 void write_svg(const std::filesystem::path& path, const AttentionPicture& picture);

@@ -215,7 +215,9 @@ int main(int argc, char** argv) {
         return code;
     }
     try {
-        return options.check ? check(options) : rewrite(options);
+        const int code = options.check ? check(options) : rewrite(options);
+        end_output();
+        return code;
     } catch (const std::exception& e) {
         std::fprintf(stderr, "dates: %s\n", e.what());
         return 1;

@@ -64,7 +64,9 @@ Gpu::~Gpu() {
 }
 
 void Gpu::make_instance(std::vector<const char*> extensions, bool validation) {
-    check(volkInitialize(), "volkInitialize");
+    if (volkInitialize() != VK_SUCCESS) {
+        throw std::runtime_error("no Vulkan on this machine: the loader (libvulkan) could not be opened");
+    }
     const char* layer = "VK_LAYER_KHRONOS_validation";
     const VkValidationFeatureEnableEXT enables[] = {VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT};
     const VkValidationFeaturesEXT features{VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT, nullptr, 1, enables, 0, nullptr};
@@ -82,7 +84,11 @@ void Gpu::make_instance(std::vector<const char*> extensions, bool validation) {
     }
     info.enabledExtensionCount = static_cast<std::uint32_t>(extensions.size());
     info.ppEnabledExtensionNames = extensions.data();
-    check(vkCreateInstance(&info, nullptr, &instance), "vkCreateInstance");
+    const VkResult made = vkCreateInstance(&info, nullptr, &instance);
+    if (made == VK_ERROR_INCOMPATIBLE_DRIVER) {
+        throw std::runtime_error("vkCreateInstance: no Vulkan driver on this machine (the loader found none)");
+    }
+    check(made, "vkCreateInstance");
     later([this] { vkDestroyInstance(instance, nullptr); });
     volkLoadInstance(instance);
     if (validation) {

@@ -174,7 +174,9 @@ int main(int argc, char** argv) try {
     if (const int code = parse_arguments(app, argc, argv); code >= 0) {
         return code;
     }
-    return run(o);
+    const int code = run(o);
+    end_output();
+    return code;
 } catch (const std::exception& e) {
     std::fprintf(stderr, "embed: %s\n", e.what());
     return 1;

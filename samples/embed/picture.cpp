@@ -3,16 +3,24 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <string>
 
 #define STB_IMAGE_WRITE_IMPLEMENTATION
 #include <stb_image_write.h>
 
+#include "../arguments.h"
+
 void write_png(const std::filesystem::path& path, std::uint32_t width, std::uint32_t height,
                std::span<const std::byte> pixels) {
-    if (stbi_write_png(path.string().c_str(), static_cast<int>(width), static_cast<int>(height), 4, pixels.data(),
-                       static_cast<int>(4 * width)) == 0) {
-        throw std::runtime_error("cannot write " + path.string());
+    std::string png;
+    const auto append = [](void* to, void* bytes, int size) {
+        static_cast<std::string*>(to)->append(static_cast<const char*>(bytes), static_cast<std::size_t>(size));
+    };
+    if (stbi_write_png_to_func(append, &png, static_cast<int>(width), static_cast<int>(height), 4, pixels.data(),
+                               static_cast<int>(4 * width)) == 0) {
+        throw std::runtime_error(path.string() + ": cannot be made");
     }
+    write_file(path, png);
 }
 
 std::uint64_t digest(std::span<const std::byte> pixels, std::uint64_t before) {

@@ -30,15 +30,25 @@ struct Options {
     bool check = false;
 };
 
+/// A line, and where it is, for errors.
+struct Line {
+    std::string text, place;
+};
+
 using Vectors = std::vector<std::vector<float>>;
 
-Vectors embed(const Options& options, const std::vector<std::string>& lines) {
+Vectors embed(const Options& options, const std::vector<Line>& lines) {
     const vkf::Checkpoint checkpoint(options.model);
     const vkf::TextEncoderModel model = vkf::read_text_encoder(checkpoint);
     const vkf::Tokenizer tokenizer(options.model);
     std::vector<std::vector<std::int32_t>> ids;
-    for (const std::string& line : lines) {
-        ids.push_back(tokenizer.encode(line, true, true));  // cut where the model's authors cut
+    for (const Line& line : lines) {
+        try {
+            // cut where the model's authors cut
+            ids.push_back(tokenizer.encode(line.text, true, true));
+        } catch (const vkf::Error& e) {
+            throw vkf::Error(e.what(), line.place);
+        }
     }
     const vkf::Device device = vkf::Device::create({.select = options.device});
     vkf::TextEncoder encoder(device, checkpoint, model, {.max_batch = options.batch});
@@ -57,7 +67,7 @@ double similarity(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 /// The lines most like `line`, without itself.
-void print_nearest(const Vectors& vectors, const std::vector<std::string>& lines, std::size_t line, std::size_t show) {
+void print_nearest(const Vectors& vectors, const std::vector<Line>& lines, std::size_t line, std::size_t show) {
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < lines.size(); ++i) {
         if (i != line) {
@@ -67,9 +77,9 @@ void print_nearest(const Vectors& vectors, const std::vector<std::string>& lines
     const auto nearness = [&](std::size_t i) { return similarity(vectors[line], vectors[i]); };
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return nearness(a) > nearness(b); });
-    std::printf("%s\n", lines[line].c_str());
+    std::printf("%s\n", lines[line].text.c_str());
     for (std::size_t i = 0; i < std::min(show, order.size()); ++i) {
-        std::printf("  %.4f  %s\n", nearness(order[i]), lines[order[i]].c_str());
+        std::printf("  %.4f  %s\n", nearness(order[i]), lines[order[i]].text.c_str());
     }
 }
 
@@ -77,7 +87,10 @@ void print_nearest(const Vectors& vectors, const std::vector<std::string>& lines
 /// |want|; in batches of several sizes.
 int check(Options options) {
     const auto expected = nlohmann::json::parse(vkf::read_text(options.model / "expected.json"));
-    const std::vector<std::string> texts = expected.at("texts");
+    std::vector<Line> texts;
+    for (const auto& text : expected.at("texts")) {
+        texts.push_back({text.get<std::string>(), "expected.json"});
+    }
     const Vectors want = expected.at("embeddings");
     std::size_t wrong = want.empty() ? 1 : 0;
     for (const std::int64_t batch : {1, 4, 16}) {
@@ -95,21 +108,32 @@ int check(Options options) {
     return wrong == 0 ? 0 : 1;
 }
 
-int run(Options options) {
-    if (options.lines.empty()) {
-        for (std::string line; std::getline(std::cin, line);) {
-            if (line.ends_with('\r')) {  // as Windows ends lines
-                line.pop_back();
-            }
-            if (!line.empty()) {
-                options.lines.push_back(line);
-            }
+std::vector<Line> lines_of(const Options& options) {
+    std::vector<Line> lines;
+    if (!options.query.empty()) {
+        lines.push_back({options.query, "--query"});
+    }
+    std::size_t number = 0;
+    for (const std::string& line : options.lines) {
+        lines.push_back({line, "line " + std::to_string(++number) + " of the arguments"});
+    }
+    if (!options.lines.empty()) {
+        return lines;
+    }
+    for (std::string line; std::getline(std::cin, line);) {
+        ++number;
+        if (line.ends_with('\r')) {  // as Windows ends lines
+            line.pop_back();
+        }
+        if (!line.empty()) {
+            lines.push_back({line, "standard input, line " + std::to_string(number)});
         }
     }
-    std::vector<std::string> lines = options.lines;
-    if (!options.query.empty()) {
-        lines.insert(lines.begin(), options.query);
-    }
+    return lines;
+}
+
+int run(const Options& options) {
+    const std::vector<Line> lines = lines_of(options);
     if (lines.size() < 2) {
         throw vkf::Error("at least two lines are needed, as arguments or on the standard input");
     }
@@ -137,7 +161,9 @@ int main(int argc, char** argv) {
         return code;
     }
     try {
-        return options.check ? check(options) : run(options);
+        const int code = options.check ? check(options) : run(options);
+        end_output();
+        return code;
     } catch (const std::exception& e) {
         std::fprintf(stderr, "embed_text: %s\n", e.what());
         return 1;

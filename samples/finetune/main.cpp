@@ -153,12 +153,7 @@ void write_json(const fs::path& path, const nlohmann::json& report) {
     if (path.empty()) {
         return;
     }
-    std::ofstream out(path);
-    out << report.dump(1) << "\n";
-    out.close();
-    if (!out) {
-        throw vkf::Error("cannot be written", path.string());
-    }
+    write_file(path, report.dump(1) + "\n");
 }
 
 /// The texts that the options name, cut to what the model takes.

@@ -76,7 +76,12 @@ Texts read_text_lines(const fs::path& file, const fs::path& model, const vkf::De
         if (line.empty()) {
             continue;
         }
-        std::vector<std::int32_t> ids = vkf::encode_prompt(tokenizer, line, begin, facts.begin);
+        std::vector<std::int32_t> ids;
+        try {
+            ids = vkf::encode_prompt(tokenizer, line, begin, facts.begin);
+        } catch (const vkf::Error& e) {  // as for what is not UTF-8
+            throw vkf::Error(e.what(), place(file, number));
+        }
         if (!facts.end.empty() && (ids.empty() || ids.back() != facts.end.front())) {
             ids.push_back(facts.end.front());
         }

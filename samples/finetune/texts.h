@@ -15,8 +15,8 @@ using Texts = std::vector<std::vector<std::int32_t>>;
 /// ids.
 Texts read_id_lines(const std::filesystem::path& file, const vkf::DecoderFacts& facts);
 /// Reads a file of text, which the model's tokenizer makes ids of, with the tokens that begin and
-/// end a text where the model has them; empty lines are left out. Throws vkf::Error naming the
-/// file, or what the folder lacks.
+/// end a text where the model has them; empty lines are left out. Throws vkf::Error naming file
+/// and line, or what the folder lacks.
 Texts read_text_lines(const std::filesystem::path& file, const std::filesystem::path& model,
                       const vkf::DecoderFacts& facts);
 /// Cuts texts to `most` tokens, and returns how many were longer.

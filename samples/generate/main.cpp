@@ -256,7 +256,8 @@ int generate(const Options& options, Ranks& ranks) {
         print_share(device, decoder, speed);
     }
     if (!options.trace.empty()) {
-        (speed.tokens > 1 ? decoder.step_program() : decoder.prompt_program()).write_trace(options.trace);
+        const vkf::Program& timed = speed.tokens > 1 ? decoder.step_program() : decoder.prompt_program();
+        replace_file(options.trace, [&](const std::filesystem::path& to) { timed.write_trace(to); });
     }
     return interrupted != 0 ? 130 : 0;
 }

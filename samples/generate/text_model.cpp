@@ -175,11 +175,18 @@ std::vector<JudgedText> TextModel::judged_texts() const {
     }
 #ifdef SAMPLE_WITH_TEXT
     std::istringstream file(vkf::read_text(options.texts));
+    std::size_t number = 0;
     for (std::string line; std::getline(file, line);) {
+        ++number;
         if (line.ends_with('\r')) {  // as Windows ends lines
             line.pop_back();
         }
-        JudgedText text = parts_->judged(line);
+        JudgedText text;
+        try {
+            text = parts_->judged(line);
+        } catch (const vkf::Error& e) {  // as for what is not UTF-8
+            throw vkf::Error(e.what(), options.texts.string() + ", line " + std::to_string(number));
+        }
         if (text.known < text.ids.size()) {
             texts.push_back(std::move(text));
         }

@@ -25,9 +25,9 @@ struct Host {
     VkCommandPool pool{};
     VkCommandBuffer commands{};
 
-    static void check(VkResult result) {
+    static void check(VkResult result, const char* call) {
         if (result < 0) {
-            throw std::runtime_error("Vulkan gave " + std::to_string(result));
+            throw std::runtime_error(std::string(call) + " gave " + std::to_string(result));
         }
     }
 
@@ -36,10 +36,10 @@ struct Host {
         make_buffer(buffer_bytes);
         make_pipeline(spirv, spirv_bytes);
         const VkCommandPoolCreateInfo pool_info{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr, 0, 0};
-        check(vkCreateCommandPool(device, &pool_info, nullptr, &pool));
+        check(vkCreateCommandPool(device, &pool_info, nullptr, &pool), "vkCreateCommandPool");
         const VkCommandBufferAllocateInfo commands_info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, pool,
                                                         VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
-        check(vkAllocateCommandBuffers(device, &commands_info, &commands));
+        check(vkAllocateCommandBuffers(device, &commands_info, &commands), "vkAllocateCommandBuffers");
     }
 
     Host(const Host&) = delete;
@@ -59,7 +59,7 @@ struct Host {
 
     void begin() const {
         const VkCommandBufferBeginInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr, 0, nullptr};
-        check(vkBeginCommandBuffer(commands, &info));
+        check(vkBeginCommandBuffer(commands, &info), "vkBeginCommandBuffer");
     }
 
     /// `groups` groups of the pipeline, with `pass` as its push constant.
@@ -78,25 +78,31 @@ struct Host {
 
     /// Ends the commands, and waits until they are done.
     void submit() const {
-        check(vkEndCommandBuffer(commands));
+        check(vkEndCommandBuffer(commands), "vkEndCommandBuffer");
         VkSubmitInfo info{};
         info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
         info.commandBufferCount = 1;
         info.pCommandBuffers = &commands;
-        check(vkQueueSubmit(queue, 1, &info, nullptr));
-        check(vkQueueWaitIdle(queue));
+        check(vkQueueSubmit(queue, 1, &info, nullptr), "vkQueueSubmit");
+        check(vkQueueWaitIdle(queue), "vkQueueWaitIdle");
     }
 
     void make_device() {
-        check(volkInitialize());
+        if (volkInitialize() != VK_SUCCESS) {
+            throw std::runtime_error("no Vulkan on this machine: the loader (libvulkan) could not be opened");
+        }
         const VkApplicationInfo app{
             VK_STRUCTURE_TYPE_APPLICATION_INFO, nullptr, "minimal_host", 1, nullptr, 0, VK_API_VERSION_1_1};
         const VkInstanceCreateInfo instance_info{
             VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, nullptr, 0, &app, 0, nullptr, 0, nullptr};
-        check(vkCreateInstance(&instance_info, nullptr, &instance));
+        const VkResult made = vkCreateInstance(&instance_info, nullptr, &instance);
+        if (made == VK_ERROR_INCOMPATIBLE_DRIVER) {
+            throw std::runtime_error("vkCreateInstance: no Vulkan driver on this machine (the loader found none)");
+        }
+        check(made, "vkCreateInstance");
         volkLoadInstance(instance);
         std::uint32_t count = 1;
-        check(vkEnumeratePhysicalDevices(instance, &count, &physical));
+        check(vkEnumeratePhysicalDevices(instance, &count, &physical), "vkEnumeratePhysicalDevices");
         if (count == 0) {
             throw std::runtime_error("there is no Vulkan device");
         }
@@ -105,7 +111,7 @@ struct Host {
             VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, nullptr, 0, 0, 1, &priority};
         const VkDeviceCreateInfo device_info{
             VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, nullptr, 0, 1, &queue_info, 0, nullptr, 0, nullptr, nullptr};
-        check(vkCreateDevice(physical, &device_info, nullptr, &device));
+        check(vkCreateDevice(physical, &device_info, nullptr, &device), "vkCreateDevice");
         volkLoadDevice(device);
         vkGetDeviceQueue(device, 0, 0, &queue);
     }
@@ -115,7 +121,7 @@ struct Host {
         buffer_info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
         buffer_info.size = bytes;
         buffer_info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT;
-        check(vkCreateBuffer(device, &buffer_info, nullptr, &buffer));
+        check(vkCreateBuffer(device, &buffer_info, nullptr, &buffer), "vkCreateBuffer");
         VkMemoryRequirements needs;
         vkGetBufferMemoryRequirements(device, buffer, &needs);
         VkPhysicalDeviceMemoryProperties types;
@@ -126,9 +132,9 @@ struct Host {
             ++type;
         }
         const VkMemoryAllocateInfo memory_info{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, nullptr, needs.size, type};
-        check(vkAllocateMemory(device, &memory_info, nullptr, &memory));
-        check(vkBindBufferMemory(device, buffer, memory, 0));
-        check(vkMapMemory(device, memory, 0, VK_WHOLE_SIZE, 0, reinterpret_cast<void**>(&mapped)));
+        check(vkAllocateMemory(device, &memory_info, nullptr, &memory), "vkAllocateMemory");
+        check(vkBindBufferMemory(device, buffer, memory, 0), "vkBindBufferMemory");
+        check(vkMapMemory(device, memory, 0, VK_WHOLE_SIZE, 0, reinterpret_cast<void**>(&mapped)), "vkMapMemory");
     }
 
     /// Makes a pipeline with the buffer at binding 0, and a push constant of 4 bytes.
@@ -137,14 +143,15 @@ struct Host {
                                                    nullptr};
         const VkDescriptorSetLayoutCreateInfo set_layout_info{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO,
                                                               nullptr, 0, 1, &binding};
-        check(vkCreateDescriptorSetLayout(device, &set_layout_info, nullptr, &set_layout));
+        check(vkCreateDescriptorSetLayout(device, &set_layout_info, nullptr, &set_layout),
+              "vkCreateDescriptorSetLayout");
         const VkDescriptorPoolSize pool_size{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1};
         const VkDescriptorPoolCreateInfo pool_info{
             VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, nullptr, 0, 1, 1, &pool_size};
-        check(vkCreateDescriptorPool(device, &pool_info, nullptr, &set_pool));
+        check(vkCreateDescriptorPool(device, &pool_info, nullptr, &set_pool), "vkCreateDescriptorPool");
         const VkDescriptorSetAllocateInfo set_info{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO, nullptr, set_pool, 1,
                                                    &set_layout};
-        check(vkAllocateDescriptorSets(device, &set_info, &set));
+        check(vkAllocateDescriptorSets(device, &set_info, &set), "vkAllocateDescriptorSets");
         const VkDescriptorBufferInfo whole{buffer, 0, VK_WHOLE_SIZE};
         VkWriteDescriptorSet write{};
         write.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET;
@@ -157,11 +164,11 @@ struct Host {
         const VkPushConstantRange push{VK_SHADER_STAGE_COMPUTE_BIT, 0, 4};
         const VkPipelineLayoutCreateInfo layout_info{
             VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO, nullptr, 0, 1, &set_layout, 1, &push};
-        check(vkCreatePipelineLayout(device, &layout_info, nullptr, &layout));
+        check(vkCreatePipelineLayout(device, &layout_info, nullptr, &layout), "vkCreatePipelineLayout");
         const VkShaderModuleCreateInfo shader_info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, nullptr, 0, spirv_bytes,
                                                    spirv};
         VkShaderModule shader;
-        check(vkCreateShaderModule(device, &shader_info, nullptr, &shader));
+        check(vkCreateShaderModule(device, &shader_info, nullptr, &shader), "vkCreateShaderModule");
         VkComputePipelineCreateInfo pipeline_info{};
         pipeline_info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
         pipeline_info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
@@ -169,7 +176,8 @@ struct Host {
         pipeline_info.stage.module = shader;
         pipeline_info.stage.pName = "main";
         pipeline_info.layout = layout;
-        check(vkCreateComputePipelines(device, nullptr, 1, &pipeline_info, nullptr, &pipeline));
+        check(vkCreateComputePipelines(device, nullptr, 1, &pipeline_info, nullptr, &pipeline),
+              "vkCreateComputePipelines");
         vkDestroyShaderModule(device, shader, nullptr);
     }
 };

@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <stdexcept>
+#include <sstream>
+
+#include "../arguments.h"
 
 namespace {
 
@@ -25,7 +26,7 @@ void write_loss_curve(const std::filesystem::path& path, const std::vector<Curve
     const auto y = [&](double loss) {
         return kTop + (kHeight - kTop - kBottom) * (high - power_of(loss)) / (high - low);
     };
-    std::ofstream out(path);
+    std::ostringstream out;
     out << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << kWidth << "\" height=\"" << kHeight
         << "\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
     for (double power = low; power <= high; ++power) {
@@ -46,8 +47,5 @@ void write_loss_curve(const std::filesystem::path& path, const std::vector<Curve
         out << x(p.step) << ',' << y(p.loss) << ' ';
     }
     out << "\"/>\n</svg>\n";
-    out.close();
-    if (!out) {
-        throw std::runtime_error(path.string() + ": cannot be written");
-    }
+    write_file(path, out.str());
 }

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <map>
 #include <random>
+#include <system_error>
 #include <utility>
 
 #include "../arguments.h"
@@ -30,6 +31,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
+
+constexpr const char* kCheckpoint = "checkpoint.safetensors";
 
 std::atomic<bool> interrupted{false};
 
@@ -171,32 +174,59 @@ private:
     double shown_ = 0;
 };
 
+/// Refuses a folder with a model or a checkpoint, which a run from nothing would write over. The
+/// configuration that the run is given may be there.
+void require_free(const Options& o) {
+    if (fs::exists(o.out / kCheckpoint)) {
+        throw vkf::Error(
+            "has " + std::string(kCheckpoint) + " of an earlier run; --resume goes on, --out needs another folder",
+            o.out.string());
+    }
+    for (const char* name : {"config.json", "model.safetensors"}) {
+        std::error_code code;
+        if (fs::exists(o.out / name) && !fs::equivalent(o.out / name, o.config, code)) {
+            throw vkf::Error("has " + std::string(name) + ", which is not of training; --out needs another folder",
+                             o.out.string());
+        }
+    }
+}
+
+/// Makes the folder, and tries to write, before a step is taken for nothing.
+void prepare_folder(const fs::path& folder) {
+    std::error_code code;
+    fs::create_directories(folder, code);
+    const fs::path trial = folder / ".train";
+    const bool written = std::ofstream(trial).put('\n').good();
+    fs::remove(trial, code);
+    if (!written) {
+        throw vkf::Error("cannot be written", folder.string());
+    }
+}
+
 void save(const Options& options, const Model& model, DatesTrainer& trainer) {
     std::vector<std::vector<std::byte>> bytes;
-    trainer.save(options.out / "checkpoint.safetensors");
+    trainer.save(options.out / kCheckpoint);
     vkf::save_safetensors(options.out / "model.safetensors", trainer.parameters(bytes));
-    std::ofstream config(options.out / "config.json");
-    config << model.text() << "\n";
-    config.close();
-    if (!config) {
-        throw std::runtime_error((options.out / "config.json").string() + ": cannot be written");
-    }
+    write_file(options.out / "config.json", model.text() + "\n");
 }
 
 int train(const Options& options) {
     const Model model(options.config);
+    if (!options.resume) {
+        require_free(options);
+    }
     DatesOptions o = options.trainer;
     o.pad = model.pad;
     o.source = std::min(o.source, model.config.max_source);
     o.target = model.config.max_target;
     const vkf::Device device = vkf::Device::create({.select = options.device});
     std::printf("device: %s, %s\n", device.capabilities().name.c_str(), device.capabilities().driver.c_str());
-    fs::create_directories(options.out);
     DatesTrainer trainer(device, model.config, o);
     if (options.resume) {
-        trainer.resume(options.out / "checkpoint.safetensors");
+        trainer.resume(options.out / kCheckpoint);
         std::printf("goes on at step %lld\n", static_cast<long long>(trainer.step()));
     }
+    prepare_folder(options.out);
     std::signal(SIGINT, [](int) { interrupted = true; });
     Progress progress(trainer.step(), o.steps, o.batch * (o.source + o.target - 1));
     std::vector<CurvePoint> curve;
@@ -312,7 +342,9 @@ int main(int argc, char** argv) {
         return code;
     }
     try {
-        return options.check ? check(options) : train(options);
+        const int code = options.check ? check(options) : train(options);
+        end_output();
+        return code;
     } catch (const std::exception& e) {
         std::fprintf(stderr, "train: %s\n", e.what());
         return 1;

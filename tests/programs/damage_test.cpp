@@ -213,6 +213,8 @@ TEST_CASE("programs: wrong arguments are refused by name") {
     CHECK_MESSAGE(has(no_date.output, "a date is empty"), no_date.output);
     check_refused(run({EMBED_TEXT_PROGRAM, VKFORMER_SOURCE_DIR "/tests/text/bert", "one"}), "embed_text", "two lines");
     check_refused(run({EMBED_TEXT_PROGRAM, VKFORMER_SOURCE_DIR "/tests/text/bert", "a", longest}), "embed_text", "64");
+    check_refused(run({EMBED_TEXT_PROGRAM, VKFORMER_SOURCE_DIR "/tests/text/bert", "a", "\xFF"}), "embed_text",
+                  "line 2 of the arguments: tokenizer: byte 0 of the text is not UTF-8");
 }
 
 TEST_CASE("programs: two at once answer as one does") {

@@ -110,4 +110,9 @@ TEST_CASE("finetune: what would be lost or learn nothing is refused, with its re
     check_refused(Lessons("5 97\n").tune({}), "finetune", "line 1: \"97\" is not a token's id below 97");
     check_refused(Lessons("5\n").tune({}), "finetune", "line 1: has one token");
     check_refused(Lessons("\n\n").tune({}), "finetune", "has no text");
+    const Lessons words("one two\n\xff\n");
+    const std::string told = words.at("ids.txt") + ", line 2: tokenizer: byte 0 of the text is not UTF-8";
+    check_refused(run({FINETUNE_PROGRAM, VKFORMER_SOURCE_DIR "/samples/generate", "--text", words.at("ids.txt")}),
+                  "finetune", told);
+    check_refused(run({GENERATE_PROGRAM, "--accuracy", words.at("ids.txt")}), "generate", told);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The training sample's configuration, by its command line.
+// The training sample's configuration and its folder, by its command line.
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>
@@ -30,4 +30,32 @@ TEST_CASE("train: a configuration that the model cannot have is refused, naming 
     refused(with("nhead", 3), "nhead does not divide d_model");
     refused(with("vocab", {"<pad>", "<sos>", "<eos>", "1", "1"}), "vocab holds \"1\" twice");
     refused("{", "parse error");
+}
+
+TEST_CASE("train: what a folder holds is not lost, and a run to go on from must be there") {
+    const Copy copy(VKFORMER_SOURCE_DIR "/samples/dates");
+    const std::string config = (copy.folder / "config.json").string(), out = (copy.folder / "out").string();
+    const auto train = [&](const std::string& folder, const char* steps, bool resume = false) {
+        std::vector<std::string> words{TRAIN_PROGRAM, "--config", config,       "--out", folder,     "--steps", steps,
+                                       "--batch",     "2",        "--evaluate", "0",     "--unseen", "1"};
+        if (resume) {
+            words.emplace_back("--resume");
+        }
+        return run(words);
+    };
+    const std::string model = copy.read("model.safetensors");
+    check_refused(train(copy.folder.string(), "1"), "train", "has model.safetensors, which is not of training");
+    CHECK(copy.read("model.safetensors") == model);
+    check_refused(train(out, "1", true), "train", "checkpoint.safetensors");
+    CHECK_FALSE(std::filesystem::exists(out));
+
+    const Outcome first = train(out, "1");
+    CHECK_MESSAGE(first.code == 0, first.output);
+    const std::string learned = copy.read("out/model.safetensors");
+    check_refused(train(out, "1"), "train", "has checkpoint.safetensors of an earlier run; --resume goes on");
+    CHECK(copy.read("out/model.safetensors") == learned);
+    const Outcome on = train(out, "2", true);
+    CHECK_MESSAGE(on.code == 0, on.output);
+    CHECK(has(on.output, "goes on at step 1"));
+    CHECK(copy.read("out/model.safetensors") != learned);
 }
