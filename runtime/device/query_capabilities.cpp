@@ -29,7 +29,8 @@ DeviceType device_type(VkPhysicalDeviceType type) {
 /// A driver's text, of which nothing is promised. What is no printable ASCII becomes '?': names
 /// stand in JSON, HTML, SVG and terminals.
 std::string ascii_text(std::string text) {
-    std::replace_if(text.begin(), text.end(), [](char ch) { return ch < ' ' || ch > '~'; }, '?');
+    std::replace_if(
+        text.begin(), text.end(), [](char ch) { return ch < ' ' || ch > '~'; }, '?');
     return text;
 }
 
