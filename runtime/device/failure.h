@@ -2,39 +2,13 @@
 // Errors of calls that neither throw nor allocate.
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <cstdio>
-
 #include "runtime/device/status.h"
 
 namespace vkf {
 
 /// Formats as printf does. What does not fit is cut in its middle, between characters: names stand
 /// in front, and the end says what is wrong.
-template <class... Args>
-Status failure(int result, const char* format, Args... args) noexcept {
-    Status s;
-    s.result = result;
-    std::array<char, 2048> text{};
-    const int length = std::snprintf(text.data(), text.size(), format, args...);
-    const std::size_t bytes = length < 0 ? 0 : std::min(static_cast<std::size_t>(length), text.size() - 1);
-    const std::size_t room = s.message.size() - 1;
-    const auto inside = [&](std::size_t at) { return (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80; };
-    std::size_t before = std::min(bytes, room), behind = bytes;
-    if (bytes > room) {
-        for (before = room / 2; before > 0 && inside(before); --before) {
-        }
-        for (behind = bytes - (room - room / 2 - 3); inside(behind); ++behind) {
-        }
-    }
-    char* at = std::copy_n(text.data(), before, s.message.data());
-    if (bytes > room) {
-        at = std::copy_n("...", 3, at);
-        std::copy_n(text.data() + behind, bytes - behind, at);
-    }
-    return s;
-}
+Status failure(int result, const char* format, ...) noexcept;
 
 using ull = unsigned long long;  // the type that printf has
 
