@@ -75,7 +75,8 @@ std::uint32_t type_for(const DeviceCore& device, std::uint32_t allowed, const ch
 
 void require_room(std::uint64_t bytes, const char* of_what, std::uint64_t most, const char* call) {
     if (bytes > most) {
-        throw Error(std::to_string(bytes) + " bytes were asked for; " + of_what + " " + std::to_string(most), call);
+        throw Error(std::to_string(bytes) + " bytes were asked for; " + of_what + " " + std::to_string(most), call,
+                    VK_ERROR_OUT_OF_DEVICE_MEMORY);
     }
 }
 
