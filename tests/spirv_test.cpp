@@ -11,8 +11,11 @@
 #include <iterator>
 #include <random>
 
+#include "attention_lanes.spv.h"
 #include "elementwise.spv.h"
 #include "matmul.spv.h"
+#include "matmul_half.spv.h"
+#include "matmul_lanes.spv.h"
 #include "runtime/base/error.h"
 #include "runtime/compile/lowering.h"
 #include "runtime/compile/prune.h"
@@ -193,25 +196,29 @@ TEST_SUITE("spirv") {
             const std::vector<std::uint8_t> bytes = deflated(text);
             return words(PackedSpirv{count, static_cast<std::uint32_t>(text.size()), bytes});
         };
-        const std::string heads = "n230203h0000gi0gl0080j003eh00fdi00f8", firsts = "nghffffffebi", rest = "h2sh";
-        CHECK(unpacked(heads + firsts + rest, 16) == Words{0x07230203, 0x10000, 0, 32, 0, op(5, 128), 7, 9, 3, 10,
+        const std::string heads = "n230203h0000gi0gl0080j003eh00fdi00f8", stored = "ghffffffeb", rest = "nh2shi";
+        CHECK(unpacked(heads + stored + rest, 16) == Words{0x07230203, 0x10000, 0, 32, 0, op(5, 128), 7, 9, 3, 10,
                                                            op(3, 62), 9, 0xffffffff, op(1, 253), op(2, 248), 8});
         CHECK(unpacked("n230203h0000gi0g", 5) == Words{0x07230203, 0x10000, 0, 32, 0});
+        // as they are: all of OpDecorate, OpVariable's storage class, OpSelectionMerge's control
+        CHECK(unpacked("n230203h0000gi0gk0047k003bl0039j00f7k003dimqmlssjiomi2hjh", 25) ==
+              Words{0x07230203, 0x10000, 0, 32, 0, op(4, 71),  6,  34, 1,         op(4, 59), 5,  6, 12,
+                    op(5, 57),  2,       9, 4,  6, op(3, 247), 11, 1,  op(4, 61), 3,         10, 6});
         const auto refused = [&](const std::string& text, std::uint32_t count) {
             return contains(message_of([&] { unpacked(text, count); }),
                             "the packed SPIR-V of " + std::to_string(count) + " words is damaged");
         };
         for (const std::uint32_t wrong : {1u, 15u, 17u, ~0u}) {
-            CHECK(refused(heads + firsts + rest, wrong));
+            CHECK(refused(heads + stored + rest, wrong));
         }
         for (const char no_digit : {'w', '/', ':', 'A', '\0', '\x80'}) {
-            CHECK(refused(heads + firsts + rest + no_digit, 16));
+            CHECK(refused(heads + stored + rest + no_digit, 16));
         }
-        CHECK(refused("0" + heads + firsts + rest, 16));       // a digit before the first number
-        CHECK(refused(heads + firsts + "h2sh000000000", 16));  // a number of more than 33 bits
-        CHECK(refused("n230203h0000gi0gg0080ghigg", 10));      // an instruction of no words
-        CHECK(refused("n230203h0000gi0gm0080ghigg", 10));      // one that is longer than the module
-        const std::vector<std::uint8_t> bytes = deflated(heads + firsts + rest);
+        CHECK(refused("0" + heads + stored + rest, 16));         // a digit before the first number
+        CHECK(refused(heads + stored + "nh2sh000000000i", 16));  // a number of more than 33 bits
+        CHECK(refused("n230203h0000gi0gg0080ghigg", 10));        // an instruction of no words
+        CHECK(refused("n230203h0000gi0gm0080ghigg", 10));        // one that is longer than the module
+        const std::vector<std::uint8_t> bytes = deflated(heads + stored + rest);
         for (const std::uint32_t length : {0u, 16u, 51u, 53u, ~0u}) {
             CHECK(contains(message_of([&] { words(PackedSpirv{16, length, bytes}); }), "is damaged"));
         }
@@ -223,7 +230,9 @@ TEST_SUITE("spirv") {
             std::string name;
             PackedSpirv packed;
         } modules[] = {{"elementwise", spirv::kElementwiseSpirv},
-                       {"matmul", spirv::kMatmulSpirv},
+                       {"attention_lanes", spirv::kAttentionLanesSpirv},
+                       {"matmul_half", spirv::kMatmulHalfSpirv},
+                       {"matmul_lanes", spirv::kMatmulLanesSpirv},
                        {"softmax", spirv::kSoftmaxSpirv}};
         for (const auto& m : modules) {
             CAPTURE(m.name);
@@ -232,7 +241,7 @@ TEST_SUITE("spirv") {
             const Words unpacked = words(m.packed);
             REQUIRE(file.size() == unpacked.size() * sizeof(std::uint32_t));
             CHECK(std::memcmp(file.data(), unpacked.data(), file.size()) == 0);
-            CHECK(m.packed.bytes.size() < file.size() / 4);
+            CHECK(m.packed.bytes.size() < file.size() / 5);
         }
     }
 

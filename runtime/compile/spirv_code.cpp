@@ -2,16 +2,18 @@
 #include "runtime/compile/spirv_code.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/base/error.h"
 #include "runtime/compile/inflate.h"
+#include "runtime/compile/spirv_words.h"
 
 namespace vkf {
 
 namespace {
 
 constexpr std::size_t kHeader = 5;  // words
-constexpr std::uint32_t kOpStore = 62, kOpLoopMerge = 246, kOpUnreachable = 255;
+constexpr std::size_t kKinds = 4;   // of an op's operands: the first three, and all others
 
 /// Reads as many numbers as there is room for; false where the text holds others.
 bool read_numbers(std::span<const std::byte> text, std::span<std::uint64_t> numbers) {
@@ -35,15 +37,30 @@ bool read_numbers(std::span<const std::byte> text, std::span<std::uint64_t> numb
 
 std::uint32_t distance(std::uint64_t number) { return static_cast<std::uint32_t>(number >> 1 ^ (0 - (number & 1))); }
 
-bool has_result(std::uint32_t head) {
+enum class Form { as_it_is, result, distance };
+
+/// What an operand's number stands for.
+Form form(std::uint32_t head, std::size_t operand) {
     const std::uint32_t op = head & 0xffff;
-    return head >> 16 > 2 && op != kOpStore && (op < kOpLoopMerge || op > kOpUnreachable);
+    if (op == spv::kOpStore || (op >= spv::kOpLoopMerge && op <= spv::kOpUnreachable)) {
+        return op == spv::kOpSelectionMerge && operand == 1 ? Form::as_it_is : Form::distance;
+    }
+    if (operand == 1 && op >= spv::kOpConstantTrue && op != spv::kOpDecorate && op != spv::kOpMemberDecorate) {
+        return Form::result;
+    }
+    const bool declares = op <= spv::kOpMemberDecorate && op != spv::kOpFunctionCall && op != spv::kOpLoad;
+    return operand == 0 || declares ? Form::as_it_is : Form::distance;
+}
+
+std::size_t kind(std::uint32_t head, std::size_t operand) {
+    return (head & 0xffff) * kKinds + std::min(operand, kKinds - 1);
 }
 
 /// Makes words of as many numbers; false where there is no such module.
 bool restore(std::span<const std::uint64_t> numbers, std::span<std::uint32_t> words) {
     const std::size_t header = std::min(kHeader, words.size());
-    std::size_t heads = header, firsts = 0, results = 0;
+    std::size_t heads = header;
+    std::vector<std::size_t> next;  // by kind: how many numbers there are, then where the next is
     for (std::size_t at = header; at < words.size(); ++heads) {
         const auto head = static_cast<std::uint32_t>(numbers[heads]);
         const std::size_t length = head >> 16;
@@ -51,29 +68,31 @@ bool restore(std::span<const std::uint64_t> numbers, std::span<std::uint32_t> wo
             return false;
         }
         at += length;
-        firsts += has_result(head) ? 1 : length - 1;
-        results += has_result(head) ? 1 : 0;
+        next.resize(std::max(next.size(), kind(head, 0) + kKinds));
+        for (std::size_t operand = 0; operand + 1 < length; ++operand) {
+            ++next[kind(head, operand)];
+        }
+    }
+    std::size_t end = heads;
+    for (std::size_t& of_kind : next) {
+        of_kind = std::exchange(end, end + of_kind);
     }
     for (std::size_t i = 0; i < header; ++i) {
         words[i] = static_cast<std::uint32_t>(numbers[i]);
     }
-    std::size_t next_head = header, next_first = heads, next_result = heads + firsts;
-    std::size_t next_other = heads + firsts + results;
+    std::size_t next_head = header;
     std::uint32_t last = 0;
     for (std::size_t at = header; at < words.size();) {
         const auto head = static_cast<std::uint32_t>(numbers[next_head++]);
-        const std::size_t end = at + (head >> 16);
         words[at++] = head;
-        if (has_result(head)) {
-            words[at++] = static_cast<std::uint32_t>(numbers[next_first++]);
-            last += distance(numbers[next_result++]);
-            words[at++] = last;
-            for (; at < end; ++at) {
-                words[at] = last - distance(numbers[next_other++]);
+        for (std::size_t operand = 0; operand + 1 < head >> 16; ++operand) {
+            const std::uint64_t number = numbers[next[kind(head, operand)]++];
+            switch (form(head, operand)) {
+                case Form::as_it_is: words[at] = static_cast<std::uint32_t>(number); break;
+                case Form::result: words[at] = last += distance(number); break;
+                case Form::distance: words[at] = last - distance(number); break;
             }
-        }
-        for (; at < end; ++at) {
-            words[at] = last - distance(numbers[next_first++]);
+            ++at;
         }
     }
     return true;

@@ -11,20 +11,23 @@
 
 namespace vkf {
 
-/// SPIR-V as the library embeds it, a sixth of its size: a number for each word, in an order in
+/// SPIR-V as the library embeds it, an eighth of its size: a number for each word, in an order in
 /// which like ones come together, as text that is deflated (RFC 1951). cmake/SpirvNumbers.cmake
 /// writes it.
 ///
-/// The parts of the text, one behind another:
-/// 1. The five words of the header, and the first word of every instruction.
-/// 2. The first operand of an instruction, whose second operand is taken for its result. But of an
-///    instruction with a single operand, of OpStore, and of those from OpLoopMerge to
-///    OpUnreachable, all operands, each as its distance from the result before: that result less
-///    the operand.
-/// 3. The result, less the result before.
-/// 4. All further operands, each as the instruction's own result less the operand.
-/// The result before the first one is 0. Distances 0, -1, 1, -2, 2, ... are the numbers 0, 1, 2, 3,
-/// 4, ... A number is written in hexadecimal, but for its first digit in the letters g to v.
+/// First come the five words of the header and the first word of every instruction. Then come all
+/// operands: those of one op behind those of a lower one, and of one op all the first, all the
+/// second, all the third, then the others. The first is the type, as it is; the second is the
+/// result, less the result before (0 before the first). Any other is its distance from the last
+/// result: that result less the operand. These differ:
+/// - Ops below OpConstantTrue, OpDecorate and OpMemberDecorate have no result. All their operands
+///   are as they are, and so are all but the result of others up to OpMemberDecorate, except
+///   OpFunctionCall, OpLoad and OpStore.
+/// - OpStore, and those from OpLoopMerge to OpUnreachable, have no type and no result either. Their
+///   operands are distances, but for the second of OpSelectionMerge, which is as it is.
+///
+/// Distances 0, -1, 1, -2, 2, ... are the numbers 0, 1, 2, 3, 4, ... A number is written in
+/// hexadecimal, but for its first digit in the letters g to v.
 struct PackedSpirv {
     std::uint32_t words;
     std::uint32_t characters;  ///< of the text

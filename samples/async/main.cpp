@@ -44,6 +44,7 @@ int main(int argc, char** argv) try {
         std::printf("%s\n", message.c_str());
         wrong = 1;
     }
+    end_output();
     return wrong;
 } catch (const std::exception& e) {
     std::fprintf(stderr, "async: %s\n", e.what());

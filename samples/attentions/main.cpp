@@ -32,6 +32,7 @@ int main(int argc, char** argv) try {
     for (const std::string& message : messages) {
         std::printf("%s\n", message.c_str());
     }
+    end_output();
     return examples.failures() == 0 && messages.empty() ? 0 : 1;
 } catch (const std::exception& e) {
     std::fprintf(stderr, "attentions: %s\n", e.what());
