@@ -115,207 +115,13 @@ uint batch;
 uint head;  // of keys and values
 int shift;  // query i stands at key i + shift
 
-// The first far row that a near one sees, and the one behind the last, where sequences have lengths
-// of their own: see attention_ranges.h.
-uvec2 range_of(uint near) {
-    uint at = batch * (p.queries + p.keys);
-    return ranges[at + (kOfQueries ? near / kGroup : p.queries + near)];
-}
-
-uint query_head(uint row) {
-    return head * kGroup + row % kGroup;
-}
-uint query_row(uint row) {
-    return p.q_offset + batch * p.q_batch + query_head(row) * p.q_head + row / kGroup * p.q_row;
-}
-uint dy_row(uint row) {
-    return p.d_offset + batch * p.d_batch + query_head(row) * p.d_head + row / kGroup * p.d_row;
-}
-uint key_row(uint row) {
-    return p.k_offset + batch * p.k_batch + head * p.k_head + row * p.k_row;
-}
-uint value_row(uint row) {
-    return p.v_offset + batch * p.v_batch + head * p.v_head + row * p.v_row;
-}
-uint statistics_row(uint row) {
-    return (batch * kHeads * kGroup + query_head(row)) * p.queries + row / kGroup;
-}
-
-// Loads four neighbours along the width from `offset + at` on. Past `width`: 0 within a four of
-// which something is there, else anything, which only makes columns that are not stored.
-#define DEFINE_LOAD(name, buffer_name, buffer_fours, width) \
-    vec4 name(uint offset, uint at) { \
-        if (kFours != 0u) { \
-            return VKF_FOUR(buffer_fours, (offset + min(at, width - 4u)) >> 2); \
-        } \
-        uvec4 columns = at + uvec4(0, 1, 2, 3); \
-        uvec4 from = offset + min(columns, uvec4(width - 1u)); \
-        vec4 found = vec4(buffer_name[from.x], buffer_name[from.y], buffer_name[from.z], buffer_name[from.w]); \
-        return mix(vec4(0.0), found, lessThan(columns, uvec4(width))); \
-    }
-DEFINE_LOAD(load_query, query, query_fours, p.head_dim)
-DEFINE_LOAD(load_key, key, key_fours, p.head_dim)
-DEFINE_LOAD(load_value, value, value_fours, p.value_dim)
-DEFINE_LOAD(load_dy, dy, dy_fours, p.value_dim)
-#undef DEFINE_LOAD
-
-// Stores four neighbours, or adds them to what an earlier chunk left there.
-#define DEFINE_STORE(name, buffer_name, buffer_fours, width) \
-    void name(uint offset, uint at, vec4 v) { \
-        bool more = !kOfQueries && kChunk != 0u && p.chunk_row != 0u; \
-        if (kFours != 0u) { \
-            if (at < width) { \
-                uint place = (offset + at) >> 2; \
-                if (more) { \
-                    v += VKF_FOUR(buffer_fours, place); \
-                } \
-                VKF_PUT_FOUR(buffer_fours, place, v); \
-            } \
-            return; \
-        } \
-        [[dont_unroll]] for (uint i = 0u; i < 4u && at + i < width; ++i) { \
-            float part = i < 2u ? (i == 0u ? v.x : v.y) : (i == 2u ? v.z : v.w); \
-            if (more) { \
-                part += buffer_name[offset + at + i]; \
-            } \
-            buffer_name[offset + at + i] = part; \
-        } \
-    }
-DEFINE_STORE(store_first, first_out, first_fours, p.head_dim)
-DEFINE_STORE(store_second, second_out, second_fours, p.value_dim)
-#undef DEFINE_STORE
-
-vec4 load_near(uint at, uint k) {
-    if (kOfQueries) {
-        return load_query(at, k);
-    }
-    return load_key(at, k);
-}
-vec4 load_near_second(uint at, uint k) {
-    if (kOfQueries) {
-        return load_dy(at, k);
-    }
-    return load_value(at, k);
-}
-vec4 load_far(uint at, uint k) {
-    if (kOfQueries) {
-        return load_key(at, k);
-    }
-    return load_query(at, k);
-}
-vec4 load_far_second(uint at, uint k) {
-    if (kOfQueries) {
-        return load_value(at, k);
-    }
-    return load_dy(at, k);
-}
+#include "common/gradient_rows.glsl"
 
 vec4 tame(vec4 x) {
     return mix(x, vec4(0.0), equal(floatBitsToUint(x) & kInfinityBits, uvec4(kInfinityBits)));
 }
 
-// The index of a row of a tensor of which only the dimensions in `present` are not 1.
-uint broadcast_row(uint present, uint row, uint length) {
-    uint at = 0u;
-    if ((present & kAttentionPresentBatch) != 0u) {
-        at = batch;
-    }
-    if ((present & kAttentionPresentHead) != 0u) {
-        at = at * kHeads * kGroup + query_head(row);
-    }
-    if ((present & kAttentionPresentQuery) != 0u) {
-        at = at * p.queries + row / kGroup;
-    }
-    return at * length;
-}
-
-uvec4 broadcast_rows(uint present, uvec4 rows, uint length) {
-    return uvec4(broadcast_row(present, rows.x, length), broadcast_row(present, rows.y, length),
-                 broadcast_row(present, rows.z, length), broadcast_row(present, rows.w, length));
-}
-
-bvec4 both(bvec4 a, bvec4 b) {
-    return notEqual(uvec4(a) & uvec4(b), uvec4(0));
-}
-
-// Which of four pairs a causal mask, its window and the lengths of sequences leave; `range` is that
-// of the near row.
-bvec4 in_sight(uvec4 rows, uvec4 keys, uvec2 range) {
-    if (kSequences != 0u) {
-        uvec4 far = kOfQueries ? keys : rows / kGroup;
-        return both(greaterThanEqual(far, uvec4(range.x)), lessThan(far, uvec4(range.y)));
-    }
-    if (kCausal != 0u) {
-        ivec4 position = ivec4(rows / kGroup) + shift;
-        ivec4 lowest = kWindow != 0u ? position + 1 - int(kWindow) : ivec4(-0x7fffffff);
-        return both(lessThanEqual(ivec4(keys), position), greaterThanEqual(ivec4(keys), lowest));
-    }
-    return bvec4(true);
-}
-
-bvec4 may_attend(uvec4 rows, uvec4 keys, uvec2 range) {
-    bvec4 keep = in_sight(rows, keys, range);
-    if (kMask != 0u) {
-        bool wide = (kMask & kAttentionPresentKey) != 0u;
-        uvec4 at = broadcast_rows(kMask, rows, wide ? tiles_over(p.keys, 32u) : 1u);
-        at += wide ? keys / 32u : uvec4(0);
-        uvec4 bits = uvec4(mask_bits[at.x], mask_bits[at.y], mask_bits[at.z], mask_bits[at.w]);
-        keep = both(keep, notEqual((bits >> (wide ? keys % 32u : uvec4(0))) & 1u, uvec4(0)));
-    }
-    return keep;
-}
-
-// Makes of the products q . k and dy . v of four pairs what they give to the sums: `product`
-// becomes ds over the scale, `income` the weight that multiplies dy. Returns what passes to the
-// bias. Without branches: some compilers keep every live register in mind at every branch, and
-// there are many registers.
-vec4 finish(uvec4 rows, uvec4 keys, inout vec4 product, inout vec4 income, vec4 row_lse, vec4 row_rest,
-            vec4 row_delta, bvec4 inside, uvec2 range) {
-    vec4 s = product * kScale;
-    vec4 slope = vec4(1.0);
-    if (kSoftcap != 0.0) {
-        vec4 t = s / kSoftcap;
-        t = vec4(safe_tanh(t.x), safe_tanh(t.y), safe_tanh(t.z), safe_tanh(t.w));
-        s = kSoftcap * t;
-        slope = 1.0 - t * t;
-    }
-    if (kBias != 0u) {
-        bool wide = (kBias & kAttentionPresentKey) != 0u;
-        uvec4 at = broadcast_rows(kBias, rows, wide ? p.keys : 1u);
-        at += wide ? keys : uvec4(0);
-        s += vec4(bias[at.x], bias[at.y], bias[at.z], bias[at.w]);
-    }
-    if (kSlopes != 0u) {
-        uvec4 at = broadcast_rows(kSlopes, rows, 1u);
-        vec4 distance = vec4(abs(ivec4(rows / kGroup) + shift - ivec4(keys)));
-        s -= vec4(slopes[at.x], slopes[at.y], slopes[at.z], slopes[at.w]) * distance;
-    }
-    bvec4 keep = both(may_attend(rows, keys, range), inside);
-    s = mix(vec4(uintBitsToFloat(kFill)), s, keep);
-    bvec4 counts = both(inside, notEqual(floatBitsToUint(s), uvec4(kInfinityBits | kSignBit)));
-    vec4 x = below_log_sum_exp(s, row_lse, row_rest);
-    bvec4 lost = greaterThan(floatBitsToUint(x) & kMagnitudeBits, uvec4(kInfinityBits));
-    vec4 weight = vec4(exp_of_number(x.x), exp_of_number(x.y), exp_of_number(x.z), exp_of_number(x.w));
-    weight = mix(weight, x, lost);
-    vec4 kept = weight;
-    if (kThreshold != 0u) {
-        uvec4 heads = head * kGroup + rows % kGroup;
-        uvec4 place = ((batch * kHeads * kGroup + heads) * p.queries + rows / kGroup) * p.keys + keys;
-        uvec4 draw = uvec4(random_bits(place.x, p.seed), random_bits(place.y, p.seed), random_bits(place.z, p.seed),
-                           random_bits(place.w, p.seed));
-        bvec4 stays = greaterThanEqual(draw, uvec4(kThreshold));
-        income = mix(vec4(0.0), income * kKeepScale, stays);
-        kept = mix(vec4(0.0), weight * kKeepScale, stays);
-    }
-    vec4 ds = weight * (income - row_delta);
-    // what comes in at the row is not finite: dy counts as 0 in the sums, so the weight tells
-    bvec4 wild = equal(floatBitsToUint(row_delta) & kInfinityBits, uvec4(kInfinityBits));
-    kept = mix(kept, vec4(uintBitsToFloat(kNanBits)), wild);
-    income = mix(vec4(0.0), kept, counts);
-    bvec4 passes = both(keep, counts);
-    product = mix(vec4(0.0), ds * slope, passes);
-    return mix(vec4(0.0), ds, passes);
-}
+#include "common/gradient_pairs.glsl"
 
 // Where in the kept ds, by fours, those of a key and four rows of queries lie.
 uint kept_at(uint key, uint row, uint plane) {
@@ -644,8 +450,8 @@ void main() {
             } \
         } \
     }
-#define TURN(b) TURN_ROW(0, b) TURN_ROW(1, b) TURN_ROW(2, b) TURN_ROW(3, b)
-#define TURN_ROW(i, b) \
+#define MOVE(b) MOVE_ROW(0, b) MOVE_ROW(1, b) MOVE_ROW(2, b) MOVE_ROW(3, b)
+#define MOVE_ROW(i, b) \
     { \
         FIRST(i, b) = FIRST(i + 4, b); \
         FIRST(i + 4, b) = FIRST(i + 8, b); \
@@ -658,7 +464,7 @@ void main() {
     [[dont_unroll]] for (uint four = 0u; four < kNear; four += 4u) {
         DO(0) DO(1) DO(2) DO(3)
         if (kNear > 4u) {
-            EACH_BLOCK(TURN)
+            EACH_BLOCK(MOVE)
         }
     }
 #undef DO
