@@ -2,6 +2,7 @@
 #include "ops/score_mod.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <map>
 #include <mutex>
@@ -46,6 +47,26 @@ std::shared_ptr<const Shader> module_of(const std::string& name, const std::stri
     return {module, &module->shader};
 }
 
+/// Throws where the text, beside its comments, uses a word for what kernels do not bind to a mod.
+void require_no_memory(const std::string& text) {
+    const auto of_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+    for (std::size_t at = 0; at < text.size();) {
+        if (text.compare(at, 2, "//") == 0) {
+            at = std::min(text.find('\n', at), text.size());
+        } else if (text.compare(at, 2, "/*") == 0) {
+            at = std::min(text.find("*/", at + 2), text.size() - 2) + 2;
+        } else if (!of_word(text[at])) {
+            ++at;
+        } else {
+            const auto end = std::find_if_not(text.begin() + static_cast<std::ptrdiff_t>(at), text.end(), of_word);
+            const std::string word(text.begin() + static_cast<std::ptrdiff_t>(at), end);
+            require(word != "buffer" && word != "uniform" && word != "shared", kName,
+                    "the text uses `" + word + "`: a mod has its arguments and parameters, and no memory of its own");
+            at += word.size();
+        }
+    }
+}
+
 std::string literal(float value) {
     char text[64];
     const auto end = std::to_chars(text, text + sizeof(text), static_cast<double>(value), std::chars_format::scientific,
@@ -72,6 +93,7 @@ ScoreMod ScoreMod::glsl(std::string text, std::vector<float> parameters) {
     require(text.find(kName) != std::string::npos, kName,
             "the text defines no function `float score_mod(float score, uint batch, uint head, uint query, uint key)`");
     require(text.find('\0') == std::string::npos, kName, "the text holds a zero byte");
+    require_no_memory(text);
     require(parameters.size() <= kMaxParameters, kName,
             std::to_string(parameters.size()) + " parameters are more than " + std::to_string(kMaxParameters));
     std::string snippet;

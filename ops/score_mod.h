@@ -31,7 +31,10 @@ public:
     ///                            the nearest number, a constant one is an error
     ///     negative_infinity(), safe_exp(x), safe_tanh(x), safe_erf(x), is_nan(x), is_finite(x)
     /// which are exact where a device's built-in functions may not be. The text may use neither
-    /// buffers nor `shared`.
+    /// buffers, uniform blocks nor `shared`, nor types that need a feature, as `double` does.
+    ///
+    /// A device keeps what it compiled of a text and its parameters for as long as it lives, some
+    /// 0.5 MB: numbers that are new in every call belong into a bias.
     ///
     /// Nothing is compiled here. Device::compile() throws vkf::Error with the compiler's text, in
     /// which `score_mod:3` is line 3 of `text`.

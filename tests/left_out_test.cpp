@@ -470,17 +470,30 @@ TEST_SUITE("left out") {
         CHECK(Device::create(options).left_out().size() == 1);  // the one before
     }
 
-    TEST_CASE("left out: a file that is damaged, or of another version, is not used") {
+    TEST_CASE("left out: of a file that is damaged every line is used that can be, and explain() tells of the rest") {
         const LeftOutByFile by_file;
         const TemporaryFolder folder;
         const DeviceOptions options{.cache_folder = folder.path()};
         const std::filesystem::path file = left_out_file(Device::create(options));
         std::filesystem::create_directories(file.parent_path());
-        for (const char* text : {"", "vkformer left out 2\nmatmul why\n", "vkformer left out 1\nmatmul why",
-                                 "vkformer left out 1\nmatmul\n", "vkformer left out 1\n\xff\n", "\n\n"}) {
-            CAPTURE(text);
-            std::ofstream(file, std::ios::binary) << text;
-            CHECK(Device::create(options).left_out().empty());
+        const struct {
+            const char* text;
+            std::size_t kernels;
+            const char* told;
+        } files[] = {{"", 0, "is no list of this version"},
+                     {"vkformer left out 2\nmatmul why\n", 0, "is no list of this version"},
+                     {"\n\n", 0, "is no list of this version"},
+                     {"vkformer left out 1\nmatmul\n", 0, "is damaged: lines that name no kernel: 1\n"},
+                     {"vkformer left out 1\n\xff\nmatmul why\n\n", 1, "is damaged: lines that name no kernel: 2\n"},
+                     {"vkformer left out 1\nmatmul why", 1, nullptr}};
+        for (const auto& f : files) {
+            CAPTURE(f.text);
+            std::ofstream(file, std::ios::binary) << f.text;
+            const Device device = Device::create(options);
+            CHECK(device.left_out().size() == f.kernels);
+            const std::string explained = compile_product(device).explain();
+            CHECK(contains(explained, "kernels that are left out: " + file.string() + " is ") == (f.told != nullptr));
+            CHECK((f.told == nullptr || contains(explained, f.told)));
         }
         std::ofstream(file, std::ios::binary) << "vkformer left out 1\nmatmul why not\n";
         CHECK(Device::create(options).left_out() == std::vector<LeftOut>{{"matmul", "why not"}});

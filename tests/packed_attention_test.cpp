@@ -209,6 +209,31 @@ TEST_SUITE("attention sequences") {
         CHECK(contains(message_of([&] { check.run(y); }), "length 0 is -1, not in 0..3"));
     }
 
+    TEST_CASE("attention: lengths that were uploaded are checked again where keys become fewer") {
+        Graph g;
+        const Dim keys = g.symbol("keys", 16);
+        const Value q = g.input("q", {1, 1, 1, 4}), k = g.input("k", {1, 1, keys, 4});
+        g.output(
+            "y",
+            contiguous(scaled_dot_product_attention(q, k, k, {.key_lengths = g.input("lengths", {1}, DType::i32)}).y));
+        Program program = device().compile(g, {}, {.name = "shrinking"});
+        const std::vector<std::int32_t> twelve{12};
+        program.upload("q", std::vector<float>(4, 1.0f));
+        program.upload("k", std::vector<float>(64, 1.0f));
+        program.upload("lengths", twelve);
+        program.run();
+        CHECK(program.download("y") == std::vector<float>(4, 1.0f));
+        program.set("keys", 12);
+        program.upload("k", std::vector<float>(48, 1.0f));
+        program.run();
+        program.set("keys", 4);
+        program.upload("k", std::vector<float>(16, 1.0f));
+        CHECK(message_of([&] { program.run(); }) ==
+              "shrinking: input lengths, key_lengths: length 0 is 12, not in 0..4");
+        program.upload("lengths", std::vector<std::int32_t>{4});
+        program.run();
+    }
+
     TEST_CASE("packed attention: both cumulative lengths may be rows of one input") {
         const Packed x({0, 4, 9}, {0, 5, 9});
         OpCheck check;

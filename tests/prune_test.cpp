@@ -25,6 +25,7 @@
 #include "softmax.spv.h"
 #include "tests/device.h"
 #include "tests/glsl.h"
+#include "tests/op_check.h"
 #include "tests/uint_kernel.h"
 
 namespace vkf::test {
@@ -224,6 +225,36 @@ TEST_SUITE("prune") {
         }
     }
 
+    TEST_CASE("prune: what asks for sums or quads alone asks for subgroups where an invocation knows its place") {
+        const auto op = [](std::uint32_t words, std::uint32_t code) { return words << 16 | code; };
+        const auto with = [&](const std::vector<Words>& capabilities, std::uint32_t built_in) {
+            Words out = {0x07230203, 0x00010300, 0, 100, 0};
+            for (const Words& i : capabilities) {
+                out.insert(out.end(), i.begin(), i.end());
+            }
+            for (const Words& i : std::vector<Words>{{op(5, 15), 5, 40, 'm', 30},
+                                                     {op(4, 71), 30, 11, built_in},
+                                                     {op(2, 19), 2},
+                                                     {op(3, 33), 3, 2},
+                                                     {op(4, 21), 4, 32, 0},
+                                                     {op(4, 32), 5, 1, 4},
+                                                     {op(4, 59), 5, 30, 1},
+                                                     {op(5, 54), 2, 40, 0, 3},
+                                                     {op(2, 248), 41},
+                                                     {op(4, 61), 4, 42, 30},
+                                                     {op(1, 253)},
+                                                     {op(1, 56)}}) {
+                out.insert(out.end(), i.begin(), i.end());
+            }
+            return out;
+        };
+        const Words shader{op(2, 17), 1}, subgroups{op(2, 17), 61}, sums{op(2, 17), 63}, quads{op(2, 17), 68};
+        CHECK(prune(with({shader, sums}, 41)) == with({shader, subgroups}, 41));
+        CHECK(prune(with({shader, quads, sums}, 41)) == with({shader, subgroups}, 41));
+        CHECK(prune(with({shader, subgroups, sums}, 41)) == with({shader, subgroups}, 41));
+        CHECK(prune(with({shader, sums}, 28)) == with({shader}, 28));  // GlobalInvocationId
+    }
+
     TEST_CASE("prune: 64-bit integers go where no function has to do with them, constants that nothing names too") {
         const auto op = [](std::uint32_t words, std::uint32_t code) { return words << 16 | code; };
         const auto with = [&](const std::vector<Words>& instructions) {
@@ -303,6 +334,21 @@ TEST_SUITE("prune") {
         const Words whole = cut;
         keep_loops(cut, Loops::all_kept);
         CHECK(cut == whole);
+    }
+
+    TEST_CASE("prune: a kernel that needs what no device was asked for, or has no main, is refused") {
+        if (!can_compile_glsl()) {
+            return;
+        }
+        const auto refused = [](const std::string& body, const std::string& entry_point = "main") {
+            return error_of([&] {
+                UintKernel("uint f(uint x) { " + body + " }", "f", {}, entry_point)
+                    .difference({}, 4, [](std::uint32_t x) { return x; });
+            });
+        };
+        CHECK(refused("return x;").empty());
+        CHECK(contains(refused("return uint(double(x) * 1.0lf);"), "needs SPIR-V's capability Float64"));
+        CHECK(contains(refused("return x;", "mine"), "has no entry point for compute that is called main"));
     }
 
     TEST_CASE("prune: loops, switches and early returns under constants do what they did") {

@@ -223,15 +223,23 @@ TEST_CASE("score_mod: what the compiler says counts lines as the text does") {
     CHECK(contains(error_of([&] { device().compile(g); }), "scoer"));
 }
 
-TEST_CASE("score_mod: buffers of its own are refused") {
+TEST_CASE("score_mod: memory of its own is refused, and types that the device was not asked for") {
+    for (const std::string own :
+         {"layout(set = 0, binding = 2) buffer Mine { float mine[]; };", "shared float mine[8];",
+          "uniform Mine { float mine[8]; };", "/* shared */shared/**/ float mine[8]; /* buffer"}) {
+        CAPTURE(own);
+        CHECK(contains(error_of([&] { ScoreMod::glsl(own + "\n" + kHead + "{ return mine[key]; }"); }),
+                       "the text uses `"));
+    }
+    CHECK(ScoreMod::glsl("// buffer\n/* uniform, shared */ float mod_shared() { return 1.0; }\n" + kHead +
+                         "{ return score; } // shared"));
     if (!can_compile_glsl()) {
         return;
     }
     Graph g;
-    const ScoreMod mod = ScoreMod::glsl("layout(set = 0, binding = 2) buffer Mine { float mine[]; };\n" + kHead +
-                                        "{ return mine[key]; }");
-    g.output("y", score_mod(g.input("x", {2, 3}), mod));
-    CHECK(contains(error_of([&] { device().compile(g); }), "binds 2 buffers, its shader has 3"));
+    g.output("y", score_mod(g.input("x", {2, 3}), returning("float(double(score) * 2.0lf)")));
+    CHECK(
+        contains(error_of([&] { device().compile(g); }), "needs SPIR-V's capability Float64, which vkformer enables"));
 }
 
 TEST_CASE("score_mod: defines make variants") {

@@ -245,6 +245,58 @@ TEST_SUITE("spirv") {
         }
     }
 
+    TEST_CASE("spirv: uniform blocks and arrays of buffers are refused, buffers of SPIR-V 1.0 are not") {
+        const auto with = [](std::uint32_t storage, std::uint32_t decoration, const Words& pointee) {
+            return module_of({{op(3, 71), 4, decoration},
+                              {op(4, 71), 20, 34, 0},
+                              {op(4, 71), 20, 33, 0},
+                              {op(3, 22), 2, 32},
+                              {op(3, 30), 4, 2},
+                              pointee,
+                              {op(4, 32), 5, storage, pointee[1]},
+                              {op(4, 59), 5, 20, storage}});
+        };
+        const Words block{op(3, 30), 4, 2}, two{op(4, 28), 6, 4, 9}, any{op(3, 29), 6, 4};
+        const auto refusal = [&](const Words& code) { return message_of([&] { reflect(code, "blocks"); }); };
+        CHECK(reflect(with(12, 2, block), "blocks").bindings == 1);
+        CHECK(reflect(with(2, 3, block), "blocks").bindings == 1);
+        CHECK(contains(refusal(with(2, 2, block)), "shader blocks: binding 0 is a uniform block"));
+        for (const Words& array : {two, any}) {
+            CHECK(contains(refusal(with(12, 2, array)), "binding 0 is an array of buffers"));
+            CHECK(contains(refusal(with(2, 3, array)), "binding 0 is an array of buffers"));
+        }
+    }
+
+    TEST_CASE("spirv: of several entry points the one for compute that is called main counts") {
+        const auto size = [](std::uint32_t entry, std::uint32_t x) { return Words{op(6, 16), entry, 17, x, 1, 1}; };
+        const auto entry = [](std::uint32_t model, std::uint32_t id, const std::string& name) {
+            Words out{0, model, id};
+            out.resize(3 + name.size() / 4 + 1);
+            std::memcpy(out.data() + 3, name.data(), name.size());
+            out[0] = op(static_cast<std::uint32_t>(out.size()), 15);
+            return out;
+        };
+        const Words two = module_of({entry(5, 50, "other"), entry(5, 51, "main"), size(50, 4096), size(51, 32)});
+        CHECK(reflect(two, "two").has_main);
+        CHECK(reflect(two, "two").local_size[0] == 32);
+        for (const Words& none : {entry(5, 50, "mai"), entry(5, 50, "mains"), entry(5, 50, ""), entry(4, 50, "main")}) {
+            CHECK_FALSE(reflect(module_of({none}), "none").has_main);
+        }
+    }
+
+    TEST_CASE("spirv: capabilities that the runtime does not know are told") {
+        const auto others = [](const std::vector<std::uint32_t>& capabilities) {
+            std::vector<Words> all;
+            for (const std::uint32_t c : capabilities) {
+                all.push_back({op(2, 17), c});
+            }
+            return reflect(module_of(all), "t").other_capabilities;
+        };
+        CHECK(others({0, 1, 9, 11, 39, 50, 56, 61, 65, 68, 4433, 4464, 4468, 5345, 5432, 6018, 6022}).empty());
+        // Float64, Int16, buffers of bytes, addresses, ray queries
+        CHECK(others({1, 10, 22, 4448, 5347, 4472}) == Words{10, 22, 4448, 5347, 4472});
+    }
+
     TEST_CASE("spirv: a type that contains itself ends") {
         const Words self = module_of({{op(3, 30), 4, 4}, {op(4, 32), 5, 9, 4}, {op(4, 59), 5, 6, 9}});
         CHECK(reflect(self, "self").push_constant_bytes == 0);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/uint_kernel.h"
 
+#include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "runtime/compile/glsl.h"
 #include "runtime/compile/lowering.h"
@@ -34,8 +36,8 @@ constexpr OpType kUintKernel{"uint_kernel", lower_uint_kernel};
 
 }  // namespace
 
-UintKernel::UintKernel(const std::string& text, const std::string& function,
-                       const std::vector<std::string>& constants) {
+UintKernel::UintKernel(const std::string& text, const std::string& function, const std::vector<std::string>& constants,
+                       const std::string& entry_point) {
     std::string source = "#version 450\nlayout(local_size_x_id = 0) in;\n";
     for (std::size_t n = 0; n < constants.size(); ++n) {
         source += "layout(constant_id = " + std::to_string(n + 1) + ") const uint " + constants[n] + " = 0;\n";
@@ -46,6 +48,12 @@ UintKernel::UintKernel(const std::string& text, const std::string& function,
         "layout(push_constant) uniform Push { uint first_group; uint group_count; };\n" +
         text + "\nvoid main() { y[gl_LocalInvocationID.x] = " + function + "(x[gl_LocalInvocationID.x]); }\n";
     const auto code = std::make_shared<std::vector<std::uint32_t>>(compile_glsl(source, function));
+    const auto word = [](const std::string& letters) {
+        std::uint32_t out = 0;
+        std::memcpy(&out, letters.data(), sizeof(out));
+        return out;
+    };
+    std::replace(code->begin(), code->end(), word("main"), word(entry_point));
     shader_ = std::shared_ptr<const Shader>(new Shader{"uint_kernel", *code}, [code](const Shader* s) { delete s; });
 }
 

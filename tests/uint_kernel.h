@@ -14,8 +14,10 @@ namespace vkf::test {
 
 class UintKernel {
 public:
-    /// `text` holds the function; it may name `constants`, which are uint.
-    UintKernel(const std::string& text, const std::string& function, const std::vector<std::string>& constants);
+    /// `text` holds the function; it may name `constants`, which are uint. Of the entry point's name
+    /// there are four letters.
+    UintKernel(const std::string& text, const std::string& function, const std::vector<std::string>& constants,
+               const std::string& entry_point = "main");
 
     /// How the function's results for 0 to count - 1 differ from those wanted; empty: they do not.
     std::string difference(const std::vector<std::uint32_t>& constants, std::int64_t count,

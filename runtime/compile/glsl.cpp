@@ -109,9 +109,10 @@ private:
 };
 
 /// The compilers that can be used. The mutex is held where it is used: glslang shares things
-/// between its compilations, and not every version locks them.
+/// between its compilations, and not every version locks them. A host's compiler may ask for its
+/// name meanwhile.
 struct Compilers {
-    std::mutex mutex;
+    std::recursive_mutex mutex;
     GlslCompiler host;
     std::map<std::string, Shaderc> opened;
 

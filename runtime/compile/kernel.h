@@ -41,7 +41,7 @@ private:
 /// One SPIR-V module: embedded in the library, or compiled at run time.
 struct Shader {
     const char* name;
-    SpirvCode code;
+    SpirvCode code;  ///< its entry point is called main
     /// The constant that makes this shader of a module that several share; Constants do not set it.
     std::optional<Constants::Named> constant = {};
 };

@@ -78,19 +78,25 @@ void drop_int64(std::vector<Words>& module, Words functions, std::size_t bound) 
     std::erase_if(module, [](Words i) { return op_of(i) == kOpCapability && i[1] == kCapabilityInt64; });
 }
 
-/// Takes out what asks for arithmetic of subgroups, and for exchanges within quads, where the
+/// Asks for subgroups alone, not for arithmetic of theirs or for exchanges within quads, where the
 /// functions have none of these.
 void drop_operations(std::vector<Words>& module, Words functions) {
+    static constexpr std::uint32_t kAlone[] = {2u << 16 | kOpCapability, kCapabilityGroupNonUniform};
     bool arithmetic = false, quads = false;
     for (std::size_t at = 0; at < functions.size(); at += functions[at] >> 16) {
         const std::uint32_t op = functions[at] & 0xffff;
         arithmetic = arithmetic || (op >= kOpGroupNonUniformIAdd && op <= kOpGroupNonUniformLogicalXor);
         quads = quads || op == kOpGroupNonUniformQuadBroadcast || op == kOpGroupNonUniformQuadSwap;
     }
-    std::erase_if(module, [&](Words i) {
-        return op_of(i) == kOpCapability && ((i[1] == kCapabilityGroupNonUniformArithmetic && !arithmetic) ||
-                                             (i[1] == kCapabilityGroupNonUniformQuad && !quads));
-    });
+    bool alone = std::any_of(module.begin(), module.end(),
+                             [](Words i) { return op_of(i) == kOpCapability && i[1] == kCapabilityGroupNonUniform; });
+    for (Words& i : module) {
+        if (op_of(i) == kOpCapability && ((i[1] == kCapabilityGroupNonUniformArithmetic && !arithmetic) ||
+                                          (i[1] == kCapabilityGroupNonUniformQuad && !quads))) {
+            i = std::exchange(alone, true) ? Words() : Words(kAlone);  // they implied it
+        }
+    }
+    std::erase_if(module, [](Words i) { return i.empty(); });
 }
 
 /// Takes out what tells of subgroups, ahead of the functions, where these have nothing of that.

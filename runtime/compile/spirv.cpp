@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "runtime/base/error.h"
@@ -77,6 +78,44 @@ struct Module {
     }
 };
 
+/// True for what any device can do, and for what has a member of ShaderInterface.
+bool is_known(std::uint32_t capability) {
+    switch (capability) {
+        case kCapabilityMatrix:
+        case kCapabilityShader:
+        case kCapabilityFloat16:
+        case kCapabilityInt64:
+        case kCapabilityInt8:
+        case kCapabilitySampled1D:
+        case kCapabilityImage1D:
+        case kCapabilitySampledBuffer:
+        case kCapabilityImageBuffer:
+        case kCapabilityImageQuery:
+        case kCapabilityStorageImageWriteWithoutFormat:
+        case kCapabilityStorageBuffer16:
+        case kCapabilityVulkanMemoryModel:
+        case kCapabilityVulkanMemoryModelDeviceScope:
+        case kCapabilityCooperativeMatrix: return true;
+        default: break;
+    }
+    return (capability >= kCapabilityGroupNonUniform && capability <= kCapabilityGroupNonUniformQuad) ||
+           (capability >= kCapabilityDenormPreserve && capability <= kCapabilityRoundingModeRTZ) ||
+           (capability >= kCapabilityCooperativeMatrixConversionsExt &&
+            capability <= kCapabilityCooperativeMatrixPerElement) ||
+           (capability >= kCapabilityDotProductInputAll && capability <= kCapabilityDotProduct);
+}
+
+/// True where the words of a string are these characters.
+bool spells(std::span<const std::uint32_t> words, std::string_view text) {
+    for (std::size_t i = 0; i <= text.size(); ++i) {
+        const std::uint32_t byte = i / 4 < words.size() ? words[i / 4] >> i % 4 * 8 & 0xff : ~0u;
+        if (byte != (i < text.size() ? static_cast<unsigned char>(text[i]) : 0u)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 }  // namespace
 
 ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& name) {
@@ -87,7 +126,8 @@ ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& 
     Module m;
     ShaderInterface out;
     std::vector<std::pair<std::uint32_t, std::uint32_t>> variables;  // id, pointer type
-    std::uint32_t workgroup_size = 0;
+    std::uint32_t workgroup_size = 0, main = 0;
+    std::set<std::uint32_t> buffer_blocks;
     std::map<std::uint32_t, std::vector<std::uint32_t>> composites;
     // variables that functions read, write, index, or hand on, as glslang writes it
     std::set<std::uint32_t> touched;
@@ -115,21 +155,32 @@ ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& 
                 out.uses_matrix_elements |= w[0] >= kCapabilityCooperativeMatrixConversionsExt &&
                                             w[0] <= kCapabilityCooperativeMatrixPerElement;
                 out.uses_integer_dot |= w[0] == kCapabilityDotProduct;
+                out.uses_memory_model |= w[0] == kCapabilityVulkanMemoryModel;
                 out.uses_subgroup_arithmetic |= w[0] == kCapabilityGroupNonUniformArithmetic;
                 out.uses_subgroup_quad |= w[0] == kCapabilityGroupNonUniformQuad;
                 out.uses_subgroups |= w[0] > kCapabilityGroupNonUniform && w[0] < kCapabilityGroupNonUniformQuad &&
                                       w[0] != kCapabilityGroupNonUniformArithmetic;
+                if (!is_known(w[0])) {
+                    out.other_capabilities.push_back(w[0]);
+                }
+                break;
+            case kOpEntryPoint:
+                need(3);
+                if (w[0] == kExecutionModelGLCompute && spells(w.subspan(2), "main")) {
+                    main = w[1];
+                    out.has_main = true;
+                }
                 break;
             case kOpExecutionMode:
                 need(2);
-                if (w[1] == kExecutionModeLocalSize) {
+                if (w[1] == kExecutionModeLocalSize && (main == 0 || w[0] == main)) {
                     need(5);
                     std::copy(w.begin() + 2, w.begin() + 5, out.local_size);
                 }
                 break;
             case kOpExecutionModeId:
                 need(2);
-                if (w[1] == kExecutionModeLocalSizeId) {
+                if (w[1] == kExecutionModeLocalSizeId && (main == 0 || w[0] == main)) {
                     need(5);
                     workgroup_size = w[0];  // the entry point's id stands for a constant of them
                     composites[w[0]] = {w.begin() + 2, w.end()};
@@ -166,6 +217,8 @@ ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& 
                 need(2);
                 if (w[1] == kDecorationBuiltIn && w.size() > 2 && w[2] == kBuiltInWorkgroupSize) {
                     workgroup_size = w[0];
+                } else if (w[1] == kDecorationBufferBlock) {
+                    buffer_blocks.insert(w[0]);
                 } else if (w.size() > 2) {
                     for (const auto& [decoration, map] : {std::pair{kDecorationSpecId, &m.spec_ids},
                                                           {kDecorationBinding, &m.bindings},
@@ -241,6 +294,15 @@ ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& 
             const auto binding = m.bindings.find(id);
             if (set == m.sets.end() || binding == m.bindings.end() || set->second != 0 || binding->second >= 64) {
                 fail("a buffer outside set 0, bindings 0..63");
+            }
+            const std::string which = "binding " + std::to_string(binding->second);
+            const std::uint32_t block = found->second.operands[1];
+            const auto type = m.types.find(block);
+            if (type == m.types.end() || type->second.op != kOpTypeStruct) {
+                fail(which + " is an array of buffers, of which the runtime binds one");
+            }
+            if (storage == kStorageUniform && !buffer_blocks.contains(block)) {
+                fail(which + " is a uniform block, and the runtime binds storage buffers");
             }
             used |= std::uint64_t{1} << binding->second;
             out.bindings = std::max(out.bindings, binding->second + 1);

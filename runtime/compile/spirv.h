@@ -13,6 +13,7 @@
 namespace vkf {
 
 struct ShaderInterface {
+    bool has_main = false;       ///< an entry point for compute of that name; the only one looked at
     std::uint32_t bindings = 0;  ///< storage buffers, set 0, bindings 0..bindings-1
     /// one past the last of them that a function touches: fewer after prune()
     std::uint32_t reached = 0;
@@ -33,11 +34,14 @@ struct ShaderInterface {
     bool uses_cooperative_matrices = false;
     bool uses_matrix_elements = false;
     bool uses_integer_dot = false;
+    bool uses_memory_model = false;  ///< Vulkan's
+    /// numbers of the capabilities that the runtime enables on no device
+    std::vector<std::uint32_t> other_capabilities;
 };
 
 /// Reads a compute module. Throws vkf::Error naming `name` for what is not SPIR-V, or uses what the
-/// runtime does not bind (other sets, samplers, an image elsewhere than at binding 0, gaps between
-/// bindings).
+/// runtime does not bind (other sets, uniform blocks, arrays of buffers, samplers, an image
+/// elsewhere than at binding 0, gaps between bindings).
 ShaderInterface reflect(std::span<const std::uint32_t> code, const std::string& name);
 
 }  // namespace vkf

@@ -37,18 +37,20 @@ std::vector<LeftOut> named(std::string_view names, const std::string& by) {
     return out;
 }
 
-std::vector<LeftOut> lines(std::string_view text) {
-    std::vector<LeftOut> out;
+/// Adds a kernel for each line; returns how many lines tell of none.
+std::size_t add_lines(std::string_view text, std::vector<LeftOut>& to) {
+    std::size_t damaged = 0;
     while (!text.empty()) {
-        const std::size_t end = text.find('\n');
-        const std::size_t space = text.find(' ');
-        if (end == std::string_view::npos || space == 0 || space > end) {
-            return {};  // damaged
+        const std::string_view line = text.substr(0, text.find('\n'));
+        const std::size_t space = line.find(' ');
+        if (space == 0 || space == std::string_view::npos) {
+            ++damaged;
+        } else {
+            to.push_back({std::string(line.substr(0, space)), std::string(line.substr(space + 1))});
         }
-        out.push_back({std::string(text.substr(0, space)), std::string(text.substr(space + 1, end - space - 1))});
-        text.remove_prefix(end + 1);
+        text.remove_prefix(std::min(line.size() + 1, text.size()));
     }
-    return out;
+    return damaged;
 }
 
 }  // namespace
@@ -71,13 +73,19 @@ void find_left_out(Capabilities& capabilities, const DeviceOptions& options, con
         return;
     }
     const std::filesystem::path path = left_out_path(folder, capabilities, uuid);
-    if (path.empty()) {
+    std::error_code unknown;
+    if (path.empty() || !std::filesystem::exists(path, unknown)) {
         return;
     }
     const std::vector<std::byte> bytes = read_regular_file(path, kMostLeftOutBytes).value_or(std::vector<std::byte>());
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    if (text.starts_with(kLeftOutFirstLine)) {
-        capabilities.left_out = lines(text.substr(kLeftOutFirstLine.size()));
+    if (!text.starts_with(kLeftOutFirstLine)) {
+        capabilities.left_out_damage = utf8_name(path) + " is no list of this version, and not used";
+        return;
+    }
+    if (const std::size_t damaged = add_lines(text.substr(kLeftOutFirstLine.size()), capabilities.left_out)) {
+        capabilities.left_out_damage =
+            utf8_name(path) + " is damaged: lines that name no kernel: " + std::to_string(damaged);
     }
 }
 

@@ -21,6 +21,7 @@
 #include "runtime/compile/promote_variables.h"
 #include "runtime/compile/prune.h"
 #include "runtime/compile/specialize.h"
+#include "runtime/compile/spirv_words.h"
 
 namespace vkf {
 
@@ -52,8 +53,19 @@ FrameHeader header_for(const Capabilities& device, std::span<const std::byte> da
             device.api_version, device.cache_uuid, data.size(),      fnv1a(data)};
 }
 
-/// Throws naming what a kernel's shader says it uses and the device has not.
-void require_features(const ShaderInterface& face, const Kernel& kernel, const Capabilities& caps) {
+/// What is known by name of the capabilities that the runtime does not enable.
+std::string capability_name(std::uint32_t capability) {
+    switch (capability) {
+        case spv::kCapabilityFloat64: return "Float64";
+        case spv::kCapabilityInt16: return "Int16";
+        default: return std::to_string(capability);
+    }
+}
+
+/// Throws naming what a kernel's shader says it uses and the device has not. What a host enabled on
+/// a device of its own beyond what the runtime asks for is the host's to know.
+void require_features(const ShaderInterface& face, const Kernel& kernel, const VulkanDevice& core) {
+    const Capabilities& caps = core.capabilities;
     const bool matrices = caps.cooperative_matrix && kernel.subgroup_size != 0;
     const struct {
         bool used, offered;
@@ -69,12 +81,18 @@ void require_features(const ShaderInterface& face, const Kernel& kernel, const C
         {face.uses_int8, caps.cooperative_matrix_int8, "8-bit integers"},
         {face.uses_int64, caps.int64, "64-bit integers"},
         {face.uses_integer_dot, caps.integer_dot, "integer dot products"},
+        {face.uses_memory_model, caps.cooperative_matrix || !core.owned, "Vulkan's memory model"},
     };
     for (const auto& need : needs) {
         if (need.used && !need.offered) {
             throw Error(std::string("needs ") + need.what + ", which this device does not have or was not told of",
                         std::string("shader ") + kernel.shader->name);
         }
+    }
+    if (core.owned && !face.other_capabilities.empty()) {
+        throw Error("needs SPIR-V's capability " + capability_name(face.other_capabilities.front()) +
+                        ", which vkformer enables on no device that it makes",
+                    std::string("shader ") + kernel.shader->name);
     }
 }
 
@@ -247,6 +265,9 @@ PipelineStore::Built PipelineStore::build(const KernelUse& use) {
     const std::string name = kernel.shader->name;
     const std::vector<std::uint32_t> whole = kernel.shader->code.words();
     const ShaderInterface face = reflect(whole, name);
+    if (!face.has_main) {
+        throw Error("has no entry point for compute that is called main", "shader " + name);
+    }
     const Capabilities& caps = core_.capabilities;
     std::uint32_t local = face.local_size[0];
     if (face.local_size_id >= 0 && static_cast<std::size_t>(face.local_size_id) < kernel.constants.values().size()) {
@@ -280,7 +301,7 @@ PipelineStore::Built PipelineStore::build(const KernelUse& use) {
                         std::to_string(caps.push_constants) + " and " + std::to_string(caps.storage_buffers),
                     "shader " + name);
     }
-    require_features(left, kernel, caps);
+    require_features(left, kernel, core_);
     TexelFetches fetching = fetch_texels(std::move(code), use.texels);
     code = mark_aliases(fetching.code);
 

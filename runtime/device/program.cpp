@@ -124,6 +124,9 @@ Program Device::compile(const Graph& graph, const WeightLayout& weights, const C
 
 Program Device::compile(Plan plan, const CompileOptions& options) const {
     core_->check_alive();
+    if (options.slots == 0) {
+        throw Error("CompileOptions::slots is 0, and a program has at least 1", options.name);
+    }
     auto core = std::make_unique<ProgramCore>();
     core->device = core_;
     core->options = options;
@@ -164,6 +167,7 @@ Program Device::compile(Plan plan, const CompileOptions& options) const {
             core->inputs.push_back({.storage = s});
         }
     }
+    core->checked_limits.resize(core->plan.content_checks.size());
     core->bound.resize(core->plan.storages.size());
     core->times.resize(core->plan.dispatches.size());
     for (std::size_t d = 0; d < core->times.size(); ++d) {
@@ -239,6 +243,16 @@ void ProgramCore::refuse_image(const StorageInfo& info) const {
     }
 }
 
+void ProgramCore::check_numbers(std::size_t check, std::span<const std::byte> data) {
+    const ContentCheck& c = plan.content_checks[check];
+    const std::int64_t limit = c.limit.eval(sizes);
+    const std::span numbers(reinterpret_cast<const std::int32_t*>(data.data()), data.size() / sizeof(std::int32_t));
+    if (const std::string wrong = c.fault(numbers, limit); !wrong.empty()) {
+        throw Error(wrong, options.name + ": input " + plan.storages[c.storage].name + ", " + c.what);
+    }
+    checked_limits[check] = limit;
+}
+
 void ProgramCore::upload(std::string_view name, HostType type, std::span<const std::byte> data) {
     const StorageId id = plan.named(StorageKind::input, name);
     const StorageInfo& info = plan.storages[id];
@@ -250,13 +264,9 @@ void ProgramCore::upload(std::string_view name, HostType type, std::span<const s
                         " were given",
                     options.name + ": input " + info.name);
     }
-    for (const ContentCheck& c : plan.content_checks) {
-        if (c.storage != id) {
-            continue;
-        }
-        const std::span numbers(reinterpret_cast<const std::int32_t*>(data.data()), data.size() / sizeof(std::int32_t));
-        if (const std::string wrong = c.fault(numbers, c.limit.eval(sizes)); !wrong.empty()) {
-            throw Error(wrong, options.name + ": input " + info.name + ", " + c.what);
+    for (std::size_t c = 0; c < plan.content_checks.size(); ++c) {
+        if (plan.content_checks[c].storage == id) {
+            check_numbers(c, data);
         }
     }
     finish_run();  // which may still read what is overwritten now

@@ -115,7 +115,8 @@ struct ProgramCore {
 
     // running
     std::vector<InputState> inputs;
-    std::vector<DeviceTensor> bound;  ///< [storage]; what inputs and outputs are bound to
+    std::vector<std::int64_t> checked_limits;  ///< [content check]; what uploaded numbers were held to
+    std::vector<DeviceTensor> bound;           ///< [storage]; what inputs and outputs are bound to
     VkCommandPool command_pool = VK_NULL_HANDLE;
     std::vector<VkCommandBuffer> commands;  ///< grows to the most submissions a run needed
     std::shared_ptr<SubmittedRuns> runs;    ///< made by the first run
@@ -179,6 +180,8 @@ struct ProgramCore {
     /// Does a collective on what lies in `exchanged`, which the device has finished writing.
     void exchange(std::size_t dispatch, const Command& command);
     void upload(std::string_view name, HostType type, std::span<const std::byte> data);
+    /// Throws where the numbers of an input are not what a check asks for at the sizes set now.
+    void check_numbers(std::size_t check, std::span<const std::byte> data);
     void download(std::string_view name, HostType type, std::span<std::byte> to);
     void bind(std::string_view name, const DeviceTensor& tensor);
     /// Throws unless every bound tensor has the shape that its input or output has now, and outputs

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a program tells of itself: explain(), dot(), tables and traces of times.
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <fstream>
+#include <system_error>
 
 #include "runtime/device/program.h"
 #include "runtime/device/program_core.h"
@@ -155,6 +157,9 @@ std::string Program::explain() const {
         out +=
             format("exchanged with other ranks: %llu bytes\n", static_cast<unsigned long long>(plan.memory.exchanged));
     }
+    if (!caps.left_out_damage.empty()) {
+        out += "kernels that are left out: " + caps.left_out_damage + "\n";
+    }
     for (const LeftOut& kernel : plan.left_out) {
         out += kernel.kernel +
                (is_taken(plan, kernel.kernel) ? " is not left out, for nothing stands in for it: " : " is left out: ") +
@@ -293,7 +298,12 @@ std::string Program::time_table() const {
 }
 
 void Program::write_trace(const std::filesystem::path& path) const {
+    errno = 0;
     std::ofstream out(path);
+    if (!out) {
+        throw Error("could not be written: " + std::generic_category().message(errno != 0 ? errno : EIO),
+                    path.string());
+    }
     out << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
     out << "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\""
         << escape(core_->device->capabilities.name) << "\"}}";

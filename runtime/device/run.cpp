@@ -253,6 +253,13 @@ Ticket ProgramCore::submit(bool ticket) {
                 throw Error("was uploaded in another shape than it has at the sizes set now", where());
             }
         }
+        for (std::size_t c = 0; c < plan.content_checks.size(); ++c) {
+            const ContentCheck& check = plan.content_checks[c];
+            if (check.storage == input.storage && check.limit.eval(sizes) != checked_limits[c]) {
+                const std::byte* mapped = io.mapped() ? io.mapped() : upload_mirror.mapped();
+                check_numbers(c, std::span(mapped + io_offset[input.storage], wanted * sizeof(std::int32_t)));
+            }
+        }
     }
     allocate_io();
     device->check_alive();

@@ -67,6 +67,7 @@ const Reasons kMembers{
     {"BorrowedDevice::memory", "the members of MemoryHooks stand by themselves"},
     {"Capabilities::int8_matrix_shapes", "for choosing kernels; vkf_program_explain() names them"},
     {"Capabilities::left_out", "vkf_device_left_out() tells it"},
+    {"Capabilities::left_out_damage", "vkf_program_explain() tells it"},
     {"Capabilities::matrix_shapes", "for choosing kernels; vkf_program_explain() names them"},
     {"Capabilities::tuning", "a host gives it: vkf_device_options::tuning, or vkf_device_tuning_file()"},
     {"Capabilities::tuning_from", "vkf_program_explain() tells it"},
