@@ -89,13 +89,32 @@ VKF_ENDS_WITH(vkf_row_parallel_linear_options, reserved);
 
 #undef VKF_ENDS_WITH
 
+/// How much of a text that was cut here is whole characters of UTF-8; other bytes count as they
+/// are.
+std::size_t whole_characters(const char* text, std::size_t length) noexcept {
+    constexpr std::size_t kMostBytes = 4;
+    std::size_t begin = length;
+    while (begin > 0 && length - begin < kMostBytes && (text[begin - 1] & 0xC0) == 0x80) {
+        --begin;
+    }
+    if (begin == 0) {
+        return length;
+    }
+    const unsigned first = static_cast<unsigned char>(text[begin - 1]);
+    const std::size_t bytes = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : first >= 0xC0 ? 2 : 1;
+    return length - begin + 1 < bytes ? begin - 1 : length;
+}
+
 }  // namespace
 
 vkf_result fail(vkf_result result, const char* format, ...) noexcept {
     std::va_list arguments;
     va_start(arguments, format);
-    std::vsnprintf(last_error, sizeof(last_error), format, arguments);
+    const int whole = std::vsnprintf(last_error, sizeof(last_error), format, arguments);
     va_end(arguments);
+    if (whole >= static_cast<int>(sizeof(last_error))) {
+        last_error[whole_characters(last_error, sizeof(last_error) - 1)] = 0;
+    }
     return result;
 }
 
@@ -124,7 +143,7 @@ vkf_result result_of(const Status& status) noexcept {
 
 void give_text(const std::string& from, char* to, std::size_t capacity, std::size_t* needed) {
     if (capacity != 0) {
-        const std::size_t length = std::min(from.size(), capacity - 1);
+        const std::size_t length = capacity > from.size() ? from.size() : whole_characters(from.data(), capacity - 1);
         std::memcpy(&need(to, "the text"), from.data(), length);
         to[length] = 0;
     }

@@ -65,6 +65,15 @@ vkf_result check_alive(const char* function, const vkf_program* handle) noexcept
     return VKF_OK;
 }
 
+/// The same for a slot of a program that is there.
+vkf_result check_slot(const char* function, const vkf_program* handle, std::uint32_t slot) noexcept {
+    if (slot >= handle->slots.size()) {
+        return fail(VKF_ERROR, "%s: %s: slot %u of %u", function, handle->name.c_str(), slot,
+                    static_cast<std::uint32_t>(handle->slots.size()));
+    }
+    return VKF_OK;
+}
+
 BufferRange range_of(const vkf_buffer_range& r) noexcept {
     BufferRange out;
     out.name = r.name ? r.name : "";
@@ -378,6 +387,9 @@ vkf_result vkf_program_record_segment(vkf_program* program, VkCommandBuffer comm
     if (!commands || !segment) {
         return fail(VKF_ERROR, "%s: commands or segment is null", __func__);
     }
+    if (const vkf_result wrong = check_slot(__func__, program, slot); wrong != VKF_OK) {
+        return wrong;
+    }
     if (const char* wrong = check_size<vkf_segment>(segment->struct_size)) {
         return fail(VKF_ERROR, "%s: of segment, %s", __func__, wrong);
     }
@@ -393,9 +405,8 @@ vkf_result vkf_program_finished(vkf_program* program, uint32_t slot) {
     if (const vkf_result wrong = check_alive(__func__, program); wrong != VKF_OK) {
         return wrong;
     }
-    if (slot >= program->slots.size()) {
-        return fail(VKF_ERROR, "%s: %s: slot %u of %u", __func__, program->name.c_str(), slot,
-                    static_cast<std::uint32_t>(program->slots.size()));
+    if (const vkf_result wrong = check_slot(__func__, program, slot); wrong != VKF_OK) {
+        return wrong;
     }
     program->program->finished(slot);
     return VKF_OK;

@@ -248,7 +248,9 @@ enum { VKF_ROPE_INTERLEAVED = 1, VKF_ROPE_HALF };
 typedef uint32_t vkf_rope_scaling;
 enum { VKF_ROPE_UNSCALED, VKF_ROPE_LINEAR, VKF_ROPE_NTK, VKF_ROPE_LLAMA3, VKF_ROPE_YARN };
 
-/// C++: Rope, RopeScaling. layout and max_positions are needed.
+/// C++: Rope, RopeScaling. layout is needed. max_positions, the rows of the cos/sin table, is
+/// needed by vkf_rope() and vkf_rope_at(); 0 in vkf_grouped_query_attention(): as many as its runs
+/// or its cache need.
 typedef struct vkf_rope_options {
     uint32_t struct_size;
     vkf_rope_layout layout;
@@ -291,6 +293,7 @@ VKF_API vkf_result vkf_to(vkf_value x, vkf_dtype dtype, vkf_value* y);
 VKF_API vkf_result vkf_contiguous(vkf_value x, vkf_value* y);
 VKF_API vkf_result vkf_concat(uint32_t count, const vkf_value* parts, int32_t dim, vkf_value* y);
 VKF_API vkf_result vkf_copy_into(vkf_value window, vkf_value x, vkf_value* written);
+/// A row of N numbers has 4 ceil(N / 8) words as f16 or bf16, and 4 ceil(N / 16) + 4 as int8.
 VKF_API vkf_result vkf_pack_into(vkf_value window, vkf_value x, vkf_weight_type type, vkf_value* written);
 VKF_API vkf_result vkf_unpack_rows(vkf_value words, vkf_weight_type type, int64_t columns, vkf_value* y);
 VKF_API vkf_result vkf_combine_masks(vkf_value a, vkf_polarity a_polarity, vkf_value b, vkf_polarity b_polarity,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cerrno>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
@@ -34,8 +35,11 @@ public:
         }
         temporary_ = destination_;
         temporary_ += ".writing-" + std::to_string(std::random_device{}());
+        errno = 0;
         stream_.open(temporary_, std::ios::binary | std::ios::trunc);
-        if (!stream_) throw Error("cannot create file", name_);
+        if (!stream_) {
+            throw Error("cannot create file: " + std::generic_category().message(errno != 0 ? errno : EIO), name_);
+        }
         if (permissions != std::filesystem::perms::unknown) {
             // before anything is in it
             std::filesystem::permissions(temporary_, permissions, code);

@@ -85,6 +85,23 @@ void refuse_mask(nb::handle object, const std::string& what) {
     }
 }
 
+/// The same for what is in lists, too.
+void refuse_masks(nb::handle object, const std::string& what) {
+    if (PyFloat_Check(object.ptr()) != 0 || PyLong_Check(object.ptr()) != 0) return;
+    if (PyList_Check(object.ptr()) == 0 && PyTuple_Check(object.ptr()) == 0) return refuse_mask(object, what);
+    for (const nb::handle part : object) refuse_masks(part, what);
+}
+
+/// Numbers written out in Python as an array: their type is not one that somebody chose.
+nb::object listed(nb::handle object, const std::string& what) {
+    refuse_masks(object, what);
+    nb::object array = numpy().attr("asarray")(object);
+    if (nb::cast<std::string>(array.attr("dtype").attr("name")) == "float64") {
+        array = array.attr("astype")("float32");
+    }
+    return array;
+}
+
 Array plain(DenseArray array, vkf::DType type) {
     Array out;
     out.dtype = type;
@@ -114,10 +131,7 @@ Array array_of(nb::handle given, const std::string& what) {
             return bits;
         }
         if (!sequence) fail("is " + kind_of(object) + ", not an array", what);
-        object = numpy().attr("asarray")(object);
-        // numbers written out in Python: their type is not one that somebody chose
-        if (nb::cast<std::string>(object.attr("dtype").attr("name")) == "float64")
-            object = object.attr("astype")("float32");
+        object = listed(object, what);
     }
     // the name of a type is Python's code in NumPy, and is asked for where it has to be
     if (!nb::hasattr(object, "__dlpack_device__") && is_bfloat16(object)) {
@@ -456,6 +470,15 @@ void bind_files(nb::module_& m) {
             },
             "Names of the tensors, in the order of the file's data.")
         .def(
+            "items",
+            [](nb::object self) {
+                nb::list out;
+                for (const nb::handle key : self.attr("keys")()) out.append(nb::make_tuple(key, self[key]));
+                return out;
+            },
+            nb::sig("def items(self) -> list[tuple[str, HostTensor]]"),
+            "Names and tensors, in the order of the file's data.")
+        .def(
             "__iter__", [](nb::object self) { return nb::iter(self.attr("keys")()); },
             nb::sig("def __iter__(self) -> typing.Iterator[str]"))
         .def_prop_ro(
@@ -478,6 +501,9 @@ void bind_files(nb::module_& m) {
             "def save_safetensors(path: str | os.PathLike, tensors: object, metadata: dict[str, str] = {}) -> None"),
         "Writes a safetensors file, which appears whole or not at all. tensors: a dict of arrays, whose types are "
         "kept, float64 and 64-bit integers too.");
+    m.def(
+        "_listed", [](nb::handle data, const std::string& name) { return listed(data, name); }, "data"_a, "name"_a,
+        "A list of numbers as an array of NumPy's, where functions take one.");
     m.def("read_text", &vkf::read_text, "path"_a, "Reads a whole text file.");
 
     nb::class_<vkf::Checkpoint>(m, "Checkpoint",

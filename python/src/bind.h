@@ -330,7 +330,11 @@ struct Program {
     std::vector<std::string> symbol_names;
     /// what bind() gave, by input or output, and nobody took back; it changes behind the mutex
     std::map<std::string, vkf::DeviceTensor, std::less<>> bound;
+    /// the outputs' shapes in the last run, where they have symbols; it changes behind the mutex
+    std::vector<std::vector<std::int64_t>> ran;
 
+    /// Keeps the outputs' shapes of a run that has begun.
+    void keep_shapes();
     vkf::Program& get() const { return *program; }
     const Port* input(std::string_view name) const;
     const Port* output(std::string_view name) const;

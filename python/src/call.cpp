@@ -8,6 +8,8 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <mutex>
+#include <numeric>
 #include <span>
 #include <string_view>
 
@@ -73,7 +75,14 @@ void upload(vkf::Program& program, const std::string& input, const Array& array)
     }
 }
 
-/// An array for an output at its current sizes.
+/// The turn of a thread that keeps the interpreter's lock, and waits without it.
+std::unique_lock<Mutex> turn_of(Mutex& mutex) {
+    require_no_fork();
+    const Released release;
+    return std::unique_lock(mutex);
+}
+
+/// An array for an output of the last run.
 struct Room {
     nb::object array;
     void* data = nullptr;
@@ -85,7 +94,8 @@ Room room_for(const Program& p, const Port& port) {
     Room out;
     // bf16 comes widened: NumPy has no such type
     out.dtype = port.dtype == vkf::DType::bf16 ? vkf::DType::f32 : port.dtype;
-    const std::vector<std::int64_t> shape = p.get().shape(port.name);
+    const std::vector<std::int64_t> shape =
+        p.ran.empty() ? p.get().shape(port.name) : p.ran[static_cast<std::size_t>(&port - p.outputs.data())];
     out.count = 1;
     for (const std::int64_t size : shape) out.count *= static_cast<std::size_t>(size);
     out.array = new_array(out.dtype, shape, &out.data);
@@ -110,6 +120,12 @@ std::string text_of(const Program& p, const vkf::Shape& shape) {
     return out.empty() ? "()" : out + ")";
 }
 
+void Program::keep_shapes() {
+    if (symbols.empty()) return;
+    ran.clear();
+    for (const Port& port : outputs) ran.push_back(get().shape(port.name));
+}
+
 const Port* Program::input(std::string_view name) const { return found(inputs, name); }
 const Port* Program::output(std::string_view name) const { return found(outputs, name); }
 
@@ -126,12 +142,25 @@ void upload(Program& p, const std::string& input, nb::handle object) {
 nb::object download(Program& p, const std::string& output) {
     const Port* port = p.output(output);
     if (port == nullptr && !p.own) {  // a model's own program, of which only the type is asked
-        const std::vector<float> data = unlocked(*p.mutex, [&] { return p.get().download(output); });
-        return numpy_array(data, vkf::DType::f32, p.get().shape(output));
+        std::vector<std::int64_t> shape;
+        std::vector<float> data = unlocked(*p.mutex, [&] {
+            shape = p.get().shape(output);
+            return p.get().download(output);
+        });
+        const auto count =
+            static_cast<std::size_t>(std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>()));
+        if (data.size() != count) {
+            fail("has " + std::to_string(data.size()) + " elements of the last run, and its shape is " +
+                     text_of(shape) + " now",
+                 output);
+        }
+        return numpy_array(data, vkf::DType::f32, shape);
     }
     if (port == nullptr) fail("there is no such output; there are: " + names_of(p.outputs), output);
+    const auto mutex = p.mutex;
+    const std::unique_lock<Mutex> turn = turn_of(*mutex);
     const Room room = room_for(p, *port);
-    unlocked(*p.mutex, [&] { download(p.get(), output, room); });
+    unlocked([&] { download(p.get(), output, room); });
     return room.array;
 }
 
@@ -302,15 +331,11 @@ std::vector<nb::object> run(Program& p, const std::vector<Given>& given, std::ve
             bindings.bind(port.name, tensors.back());
         }
         program.run();
+        p.keep_shapes();
     };
     // One thread at a time from the first size to the last output.
-    require_no_fork();
     const auto mutex = p.mutex;
-    {
-        const Released release;
-        mutex->lock();
-    }
-    const std::unique_lock held(*mutex, std::adopt_lock);
+    const std::unique_lock<Mutex> turn = turn_of(*mutex);
     require_inputs(p, given);
     read_sizes(p, given, sizes);
     for (const Given& one : given) {

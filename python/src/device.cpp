@@ -88,6 +88,12 @@ vkf::Device borrow(std::uint64_t instance, std::uint64_t physical, std::uint64_t
     host.pipeline_cache = handle_of<VkPipelineCache>(pipeline_cache);
     if (lock.is_none() != unlock.is_none()) fail("the queue's lock and unlock go together", "Device.borrow");
     if (!lock.is_none()) {
+        for (const nb::object& hook : {lock, unlock}) {
+            if (PyCallable_Check(hook.ptr()) == 0) {
+                throw nb::type_error(
+                    ("lock and unlock: one is a " + name_of_type(hook) + "; a function is wanted").c_str());
+            }
+        }
         const std::shared_ptr<QueueLock> hooks(new QueueLock{std::move(lock), std::move(unlock)},
                                                delete_locked<QueueLock>);
         host.lock = [](void* user) { call_hook(static_cast<QueueLock*>(user)->lock); };
@@ -252,7 +258,8 @@ void bind_device(nb::module_& m) {
                     "keep_uploads"_a = false, "wait_seconds"_a = nb::none(), "canary"_a = false, "leave_out"_a = "",
                     "Uses a host's device; handles and addresses are integers, 0 for none. created_with: the address "
                     "of the VkDeviceCreateInfo, of whose extensions and features alone is made use. lock and unlock "
-                    "are called around each use of the queue.")
+                    "are called around each use of the queue; they, and what they keep, live as long as the device and "
+                    "what was made from it: let them keep neither.")
         .def_static(
             "requirements",
             [](std::uint64_t instance, std::uint64_t physical, std::uint64_t get) {

@@ -100,6 +100,45 @@ std::string text_of(const vkf::Graph& graph) {
     return out;
 }
 
+/// What after_linear() was given.
+struct LinearHook {
+    std::shared_ptr<nb::object> function;
+
+    vkf::Value operator()(vkf::Value x, vkf::Value y) const {
+        constexpr const char* kWhat = "after_linear: what its function gave";
+        const Locked lock;
+        // it may put another hook in its place
+        const std::shared_ptr<nb::object> kept = function;
+        const nb::object given = (*kept)(x, y);
+        const auto value = cast_as<vkf::Value>(given, kWhat, "a Value");
+        // what is of another graph may go with `given`
+        if (!value) throw nb::type_error((std::string(kWhat) + ": is None; a Value is wanted").c_str());
+        if (&value.graph() != &y.graph()) fail(value.str() + " is a value of another graph", "after_linear");
+        return value;
+    }
+};
+
+/// The function of Python's that a graph calls, and which may keep that graph; null: none.
+const LinearHook* hook_of(PyObject* self) {
+    const auto [ready, owned] = nb::inst_state(self);
+    return ready && owned ? nb::inst_ptr<vkf::Graph>(self)->linear_hook().target<LinearHook>() : nullptr;
+}
+
+int visit_graph(PyObject* self, visitproc visit, void* arg) {
+    Py_VISIT(Py_TYPE(self));
+    if (const LinearHook* hook = hook_of(self)) Py_VISIT(hook->function->ptr());
+    return 0;
+}
+
+int clear_graph(PyObject* self) {
+    if (hook_of(self) != nullptr) nb::inst_ptr<vkf::Graph>(self)->after_linear({});
+    return 0;
+}
+
+PyType_Slot graph_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(visit_graph)},
+                             {Py_tp_clear, reinterpret_cast<void*>(clear_graph)},
+                             {0, nullptr}};
+
 vkf::Value constant(vkf::Graph& graph, const std::string& name, nb::handle data) {
     const Array array = device_array_of(data, name);
     if (array.dtype == vkf::DType::i32) return graph.constant(name, array.shape, array.as<std::int32_t>());
@@ -112,7 +151,7 @@ void bind_graph_class(nb::module_& m) {
     nb::class_<G>(m, "Graph",
                   "The description of a computation: values and nodes, no Vulkan. Described once, compiled for as many "
                   "devices as wanted. It belongs to one thread.",
-                  nb::is_weak_referenceable())
+                  nb::is_weak_referenceable(), nb::type_slots(graph_slots))
         .def(nb::init<>())
         .def(
             "symbol",
@@ -153,17 +192,7 @@ void bind_graph_class(nb::module_& m) {
             "after_linear",
             [](G& g, nb::object hook) {
                 if (hook.is_none()) return g.after_linear({});
-                g.after_linear([held = held(hook)](vkf::Value x, vkf::Value y) {
-                    const Locked lock;
-                    constexpr const char* kWhat = "after_linear: what its function gave";
-                    const nb::object given = (*held)(x, y);
-                    const auto value = cast_as<vkf::Value>(given, kWhat, "a Value");
-                    // what is of another graph may go with `given`
-                    if (!value) throw nb::type_error((std::string(kWhat) + ": is None; a Value is wanted").c_str());
-                    if (&value.graph() != &y.graph())
-                        fail(value.str() + " is a value of another graph", "after_linear");
-                    return value;
-                });
+                g.after_linear(LinearHook{held(std::move(hook))});
             },
             "hook"_a.none(),
             nb::sig("def after_linear(self, hook: typing.Callable[[Value, Value], Value] | None) -> None"),

@@ -2,11 +2,17 @@
 // The extension module, and errors.
 #include "bind.h"
 
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/unique_ptr.h>
+
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <new>
+#include <system_error>
 #include <thread>
 #include <typeinfo>
 #if defined(__GLIBC__)
@@ -40,30 +46,58 @@ void sleep_if_ended() noexcept {
     while (true) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
-bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+/// What the error says, without where() before and the VkResult behind.
+std::string said(const vkf::Error& e) {
+    std::string text = e.what();
+    if (e.result() != 0) text.erase(text.rfind(" (VkResult"));
+    return e.where().empty() ? text : text.substr(e.where().size() + 2);
+}
 
+/// True where the reason behind the text is that a file, or a folder on its way, is not there.
+bool tells_missing(const std::string& text) {
+    const auto ends = [&](const std::error_category& category, int code) {
+        return text.ends_with(": " + category.message(code));
+    };
+    if (!text.starts_with("cannot ") && !text.starts_with("could not ") && !text.starts_with("its folder cannot ")) {
+        return text == "is not a folder";
+    }
+#ifdef _WIN32
+    constexpr int kFileNotFound = 2, kPathNotFound = 3;
+    if (ends(std::system_category(), kFileNotFound) || ends(std::system_category(), kPathNotFound)) return true;
+#endif
+    return ends(std::generic_category(), ENOENT) || ends(std::generic_category(), ENOTDIR);
+}
+
+/// True where memory was refused before Vulkan was asked.
+bool tells_memory(const std::string& text) {
+    const std::string unfit = "the device has no memory of a fitting type";
+    const bool begins_with_size = !text.empty() && text[0] >= '0' && text[0] <= '9';
+    return text == unfit || (begins_with_size && text.ends_with(": " + unfit)) ||
+           (text.starts_with("needs ") && text.find("); the device has ") != std::string::npos);
+}
+
+/// True where Vulkan is not there, or not as it was asked for.
+bool tells_no_vulkan(const std::string& text) {
+    return text.starts_with("no Vulkan on this machine") || text.starts_with("no usable Vulkan device") ||
+           text == "the Vulkan loader is older than 1.1" ||
+           text.starts_with("validation was asked for, but the layer ");
+}
+
+/// Texts that hold names of the caller's are looked at where these cannot be.
 PyObject* class_of(const vkf::Error& e) {
-    constexpr int kOutOfHostMemory = -1, kOutOfDeviceMemory = -2, kDeviceLost = -4;
-    const std::string what = e.what();
-    if (e.result() == kForked || e.result() == kBusy) return g_error;
-    if (has(what, "the device is given up")) return g_lost;
+    constexpr int kOutOfHostMemory = -1, kOutOfDeviceMemory = -2, kDeviceLost = -4, kTimeout = 2;
     switch (e.result()) {
         case 0: break;
         case kOutOfHostMemory:
         case kOutOfDeviceMemory: return g_memory;
         case kDeviceLost: return g_lost;
+        case kTimeout: return said(e).ends_with("the device is given up; make a new Device") ? g_lost : g_error;
         default: return g_error;
     }
-    if (has(what, "No such file or directory") || has(what, "Not a directory") || has(what, "cannot find the file") ||
-        has(what, "is not a folder")) {
-        return g_missing;
-    }
-    if ((has(what, "the device has") && has(what, "needs ")) || has(what, "were asked; the heap has") ||
-        has(what, "no memory of a fitting type")) {
-        return g_memory;
-    }
-    if (has(what, "libvulkan") || has(what, "no usable") || has(what, "validation layer")) return g_error;
-    return g_argument;
+    const std::string text = said(e);
+    if (tells_missing(text)) return g_missing;
+    if (tells_memory(text)) return g_memory;
+    return tells_no_vulkan(text) ? g_error : g_argument;
 }
 
 void raise(PyObject* type, const std::string& what, const std::string& where, int result) {
@@ -221,6 +255,99 @@ void check_signals() {
 
 void become_main(unsigned long thread) { g_main_thread = thread; }
 
+namespace {
+
+/// This thread. Numbers of threads are given again when these have ended; what stands for one here
+/// is not while somebody keeps it.
+const std::shared_ptr<const char>& this_thread() {
+    thread_local const auto thread = std::make_shared<const char>();
+    return thread;
+}
+
+/// What threads take in turn from Python: see _turns.py. Another thread than took it may end it, as
+/// with a stream that is closed there. The interpreter's lock guards all but the waiting.
+class Turn {
+public:
+    /// A thread that has it already is told `busy`, or without that takes it once more.
+    explicit Turn(std::optional<std::string> busy) : busy_(std::move(busy)), lock_(PyThread_allocate_lock()) {
+        if (lock_ == nullptr) throw std::bad_alloc();
+    }
+    ~Turn() { PyThread_free_lock(lock_); }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+    void require_free() const {
+        require_no_fork();
+        if (busy_ && owner_ == this_thread()) throw vkf::Error(*busy_, {}, kBusy);
+    }
+    void take() {
+        require_free();
+        const std::shared_ptr<const char>& thread = this_thread();
+        if (owner_ != thread) {
+            wait();
+            owner_ = thread;
+        }
+        ++count_;
+    }
+    void end() noexcept {
+        if (--count_ != 0) return;
+        owner_.reset();
+        PyThread_release_lock(lock_);
+    }
+
+private:
+    void wait() {
+        // until a daemon learns that the interpreter has ended
+        constexpr PY_TIMEOUT_T kMicroseconds = 50'000;
+        bool taken = PyThread_acquire_lock(lock_, NOWAIT_LOCK) != 0;
+        while (!taken) {
+            {
+                const Released release;
+                taken = PyThread_acquire_lock_timed(lock_, kMicroseconds, 1) == PY_LOCK_ACQUIRED;
+            }
+            if (!taken) check_signals();
+        }
+    }
+
+    std::optional<std::string> busy_;
+    PyThread_type_lock lock_;
+    std::shared_ptr<const char> owner_;
+    int count_ = 0;
+};
+
+/// A turn that is taken, until it ends or goes.
+class Held {
+public:
+    explicit Held(std::shared_ptr<Turn> turn) : turn_(std::move(turn)) { turn_->take(); }
+    ~Held() { end(); }
+    Held(const Held&) = delete;
+    Held& operator=(const Held&) = delete;
+
+    void end() noexcept {
+        if (const std::shared_ptr<Turn> turn = std::exchange(turn_, nullptr)) turn->end();
+    }
+
+private:
+    std::shared_ptr<Turn> turn_;
+};
+
+void bind_turns(nb::module_& m) {
+    nb::class_<Turn>(m, "_Turn", "What threads take in turn.")
+        .def(nb::init<std::optional<std::string>>(), "busy"_a.none(),
+             "busy: what a thread that has it already is told.")
+        .def(
+            "hold", [](std::shared_ptr<Turn> turn) { return std::make_unique<Held>(std::move(turn)); },
+            "Waits for the turn and takes it, for a block of `with`.")
+        .def("require_free", &Turn::require_free, "Tells the thread that has it so, and a forked child.");
+    nb::class_<Held>(m, "_Held", "A turn that is taken.")
+        .def(
+            "__enter__", [](nb::object self) { return self; }, "The same.")
+        .def(
+            "__exit__", [](Held& held, const nb::args&) { held.end(); }, "Ends it.");
+}
+
+}  // namespace
+
 void ending() {
     constexpr auto kMost = std::chrono::seconds(2);
     const auto start = std::chrono::steady_clock::now();
@@ -257,6 +384,7 @@ NB_MODULE(_vkformer, m) {
     nb::set_leak_warnings(false);
     py::bind_errors(m);
     py::become_main(nb::cast<unsigned long>(nb::module_::import_("threading").attr("main_thread")().attr("ident")));
+    py::bind_turns(m);
     py::bind_graph(m);
     py::bind_files(m);
     py::bind_device(m);

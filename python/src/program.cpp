@@ -28,6 +28,12 @@ void require(const vkf::Status& status, const char* where) {
     if (!status) throw vkf::Error(status.message.data(), where, status.error_result());
 }
 
+void require_slot(const Program& p, std::uint32_t slot, const char* where) {
+    if (slot >= p.slots) {
+        fail("slot " + std::to_string(slot) + ", and the program has " + std::to_string(p.slots), where);
+    }
+}
+
 /// A run, and the mutex of its program.
 struct Ticket {
     vkf::Ticket ticket;
@@ -264,11 +270,22 @@ void bind_program(nb::module_& m) {
             "data"_a, nb::sig("def upload(self, input: str, data: object) -> None"),
             "Copies an input's elements at its current sizes.")
         .def(
-            "run", [](P& p) { unlocked(*p.mutex, [&] { p.get().run(); }); }, "Submits and waits.")
+            "run",
+            [](P& p) {
+                unlocked(*p.mutex, [&] {
+                    p.get().run();
+                    p.keep_shapes();
+                });
+            },
+            "Submits and waits.")
         .def(
             "submit",
             [](P& p) {
-                return Ticket{unlocked(*p.mutex, [&] { return p.get().submit(); }), p.mutex};
+                return unlocked(*p.mutex, [&] {
+                    Ticket out{p.get().submit(), p.mutex};
+                    p.keep_shapes();
+                    return out;
+                });
             },
             "Submits a run and does not wait for it.")
         .def(
@@ -302,6 +319,7 @@ void bind_program(nb::module_& m) {
         .def(
             "record_segment",
             [](P& p, std::uint64_t commands, double budget, std::uint32_t slot) {
+                require_slot(p, slot, "record_segment");
                 vkf::Segment segment;
                 require(p.get().record_segment(handle_of<VkCommandBuffer>(commands), budget, segment, slot),
                         "record_segment");
@@ -320,10 +338,7 @@ void bind_program(nb::module_& m) {
         .def(
             "finished",
             [](P& p, std::uint32_t slot) {
-                if (slot >= p.slots) {
-                    fail("slot " + std::to_string(slot) + ", and the program has " + std::to_string(p.slots),
-                         "finished");
-                }
+                require_slot(p, slot, "finished");
                 p.get().finished(slot);
             },
             "slot"_a,

@@ -38,18 +38,24 @@ nb::object read_state(const State& state, const std::string& tensor, std::size_t
     return numpy_array(bytes.data(), found->dtype, shape);
 }
 
+/// An array of a tensor's type and shape. Throws for any other.
+Array fitting(nb::handle data, vkf::DType dtype, const std::vector<std::int64_t>& shape, const std::string& tensor) {
+    Array array = array_as(data, dtype, tensor);
+    if (array.shape != shape) {
+        fail("has the shape " + nb::cast<std::string>(nb::str(nb::tuple(nb::cast(shape)))) + ", and " +
+                 nb::cast<std::string>(nb::str(nb::tuple(nb::cast(array.shape)))) + " was given",
+             tensor);
+    }
+    return array;
+}
+
 void write_state(State& state, const std::string& tensor, nb::handle data, std::size_t dim, std::int64_t length) {
     const vkf::StoredTensor* found = state.state.find(tensor);
     if (found == nullptr) fail("there is no such state", tensor);
     const vkf::StatePart part = part_of(tensor, dim, length);
     std::vector<std::int64_t> shape = found->shape;
     if (length >= 0 && dim < shape.size()) shape[dim] = length;
-    const Array array = array_as(data, found->dtype, tensor);
-    if (array.shape != shape) {
-        fail("has the shape " + nb::cast<std::string>(nb::str(nb::tuple(nb::cast(shape)))) + ", and " +
-                 nb::cast<std::string>(nb::str(nb::tuple(nb::cast(array.shape)))) + " was given",
-             tensor);
-    }
+    const Array array = fitting(data, found->dtype, shape, tensor);
     unlocked(*state.mutex, [&] { state.state.write(tensor, array.bytes, part); });
 }
 
@@ -136,7 +142,11 @@ void bind_states(nb::module_& m) {
              nb::sig("def write(self, name: str, data: object, dim: int = 0, length: int = -1) -> None"),
              "Writes a state, or its first `length` elements along `dim`; the rest stays as it is.")
         .def(
-            "__getitem__", [](const State& s, const std::string& tensor) { return read_state(s, tensor, 0, -1); },
+            "__getitem__",
+            [](const State& s, const std::string& tensor) {
+                if (s.state.find(tensor) == nullptr) throw nb::key_error(tensor.c_str());
+                return read_state(s, tensor, 0, -1);
+            },
             "name"_a, nb::sig("def __getitem__(self, name: str) -> numpy.ndarray"))
         .def(
             "__setitem__",
@@ -145,6 +155,10 @@ void bind_states(nb::module_& m) {
         .def(
             "__contains__", [](const State& s, const std::string& tensor) { return s.state.find(tensor) != nullptr; },
             "name"_a)
+        .def("__len__", [](const State& s) { return s.state.layout().tensors().size(); })
+        .def(
+            "__iter__", [](nb::object self) { return nb::iter(self.attr("tensors")); },
+            nb::sig("def __iter__(self) -> typing.Iterator[str]"))
         .def(
             "bytes", [](const State& s) { return s.state.bytes(); }, "Device memory held.")
         .def(
@@ -153,6 +167,12 @@ void bind_states(nb::module_& m) {
             return "<State: " + std::to_string(s.state.layout().tensors().size()) + " tensors, " +
                    std::to_string(s.state.bytes()) + " bytes>";
         });
+    m.def(
+        "_require_fitting",
+        [](const std::string& tensor, const std::vector<std::int64_t>& shape, nb::handle data) {
+            fitting(data, vkf::DType::f32, shape, tensor);
+        },
+        "name"_a, "shape"_a, "data"_a, "Throws where State.write() will, for a state of float32 that is not made yet.");
     using Parts = std::map<std::string, std::pair<std::size_t, std::int64_t>>;
     m.def(
         "save_state",

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients, optimizers and training.
+#include <vkformer/advanced/node.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -77,6 +79,16 @@ void bind_optimizers(nb::module_& m) {
           "Makes weights of a graph, whose names fit a pattern, states of the same names, which update() may write; in "
           "the "
           "order in which the graph names them.");
+    m.def(
+        "_not_trainable",
+        [](vkf::Graph& graph, const Vs& parameters) {
+            for (const V& parameter : parameters) {
+                // The graph is the caller's to change, though it gives what it holds to be read.
+                const vkf::StorageInfo& state = graph.storages()[graph.values()[parameter.id()].storage];
+                const_cast<vkf::StorageInfo&>(state).kind = vkf::StorageKind::weight;
+            }
+        },
+        "graph"_a, "parameters"_a, "Makes weights again of what trainable() made states, and no node writes.");
     nb::class_<vkf::Schedule>(m, "Schedule", "The course of a learning rate; step t counts from 0.")
         .def(
             "__init__",

@@ -24,6 +24,16 @@ nb::object combined(const Dim& a, const vkf::Dim& b, F f) {
     return wrap(f(a.dim, b), a.graph);
 }
 
+/// Lets Python's collector see the graph that a value or a size keeps: its hook may keep these.
+template <class Kept>
+int visit_graph_of(PyObject* self, visitproc visit, void* arg) {
+    Py_VISIT(Py_TYPE(self));
+    if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<Kept>(self)->graph.ptr());
+    return 0;
+}
+template <class Kept>
+PyType_Slot kept_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(visit_graph_of<Kept>)}, {0, nullptr}};
+
 vkf::Value number(const vkf::Value& beside, float value) {
     vkf::Graph& graph = beside.graph();
     return graph.constant("number_" + std::to_string(graph.storages().size()), {1}, std::span<const float>(&value, 1));
@@ -92,7 +102,8 @@ void bind_dim(nb::module_& m) {
     nb::class_<Dim>(m, "Dim",
                     "A size that depends on named symbols: a polynomial with integer coefficients, such as 8*tokens + "
                     "8. Made by Graph.symbol() and by arithmetic. Two are equal where they are for every choice of "
-                    "the symbols.")
+                    "the symbols.",
+                    nb::type_slots(kept_slots<Dim>))
         .def(
             "__add__",
             [](const Dim& a, const vkf::Dim& b) { return combined(a, b, [](auto& x, auto& y) { return x + y; }); },
@@ -169,7 +180,8 @@ void bind_dim(nb::module_& m) {
 
 void bind_value(nb::module_& m) {
     using V = const Value&;
-    nb::class_<Value> value(m, "Value", "A tensor in a graph: cheap to copy; it keeps its graph.");
+    nb::class_<Value> value(m, "Value", "A tensor in a graph: cheap to copy; it keeps its graph.",
+                            nb::type_slots(kept_slots<Value>));
     // NumPy's operators leave theirs to ours, which refuse what they do not know
     value.attr("__array_ufunc__") = nb::none();
     value

@@ -8,6 +8,7 @@ import pathlib
 import subprocess
 import sys
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -148,6 +149,96 @@ def test_errors_have_a_place(device):
     is_told(FileNotFoundError, ["nothing.safetensors"], lambda: device.load("nothing.safetensors"))
     is_told(ValueError, ["no device"], lambda: vkf.Device("a device that nobody has"))
     is_told(ValueError, ["weights"], lambda: device.load(7))
+
+
+@pytest.mark.parametrize("name", ["is not a folder", "no usable", "No such file or directory", "libvulkan", "validation layer",
+                                  "cannot open file: No such file or directory", "the device is given up; make a new Device",
+                                  "needs 1; the device has ", "the device has no memory of a fitting type"])
+def test_names_do_not_decide_what_errors_are(name, tmp_path):
+    g = vkf.Graph()
+    with pytest.raises(vkf.ArgumentError):
+        vkf.add(g.input("z", [3]), g.input(name, [2]))
+    g.output("y", vkf.scale(g.input(f"x: {name}", [2]), 2.0))
+    with pytest.raises(vkf.ArgumentError):  # which ends in the name
+        vkf.default_device().compile(g)()
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / name).write_bytes(b"junkjunkjunk")
+    for call in (lambda: vkf.Safetensors(folder / name), lambda: vkf.nn.Linear(1, 1).load_state_dict(folder / name)):
+        with pytest.raises(vkf.ArgumentError):
+            call()
+    for call in (lambda: vkf.Safetensors(folder / "nothing"), lambda: vkf.Safetensors(folder / name / "nothing"), lambda: vkf.Checkpoint(folder / name),
+                 lambda: vkf.save_safetensors(folder / "nowhere" / name, {"a": np.ones(2, np.float32)})):
+        with pytest.raises(vkf.FileMissing):
+            call()
+
+
+def test_missing_folders_are_told(device, tmp_path):
+    where = tmp_path / "nowhere" / "file"
+    g = vkf.Graph()
+    x = g.input("x", [2])
+    g.output("y", vkf.scale(x, 2.0))
+    program = device.compile(g, profile=True)
+    program(x=np.ones(2, np.float32))
+    step = vkf.Trainer(*trained())
+    states = vkf.Graph()
+    states.state("s", [2])
+    state = device.make_state([states])
+    for call in (lambda: vkf.save_safetensors(where, {"a": np.ones(2, np.float32)}), lambda: program.write_trace(where), lambda: step.save(where),
+                 lambda: vkf.save_state(where, state), lambda: vkf.restore_state(where, state), lambda: step.resume(where)):
+        is_told(FileNotFoundError, ["nowhere", "No such file"], call)
+
+
+def trained():
+    g = vkf.Graph()
+    return g, vkf.sum(vkf.linear_layer(g.input("x", [2, 2]), "w", 2))
+
+
+def test_a_hook_and_its_graph_are_collected():
+    def graph():
+        g = vkf.Graph()
+        bias, rows = g.weight("b", [4]), g.symbol("rows", 4)
+        g.constant("c", np.zeros(1000, np.float32))
+        result = vkf.attention(*[g.input("q", [1, 1, 2, 4])] * 3)
+        g.after_linear(lambda x, y: (result, rows) and y + bias)
+        vkf.linear_layer(g.input("x", [rows, 4]), "w", 4)
+        return g
+
+    g = graph()
+    gc.collect()
+    # the hook is there as long as its graph
+    hooked = vkf.linear_layer(g.input("z", [2, 4]), "w", 4)
+    assert hooked.shape == (2, 4) and "b" in g.weights
+    last = weakref.ref(g)
+    del g
+    gc.collect()
+    assert last() is not None and vkf.linear_layer(hooked, "v", 4).shape == (2, 4)
+    del hooked
+    gc.collect()
+    assert last() is None
+    g = vkf.Graph()
+    x = g.input("x", [2, 4])
+    g.after_linear(lambda x, y: g.after_linear(None) or y)  # the last call of a hook
+    assert vkf.linear_layer(x, "w", 4).shape == vkf.linear_layer(x, "w", 4).shape == (2, 4)
+
+
+def test_states_and_files_are_dicts_of_their_tensors(device, tmp_path):
+    g = vkf.Graph()
+    g.state("s", [2]), g.state("t", [3])
+    state = device.make_state([g])
+    assert sorted(state) == ["s", "t"] and len(state) == 2 and "s" in state
+    with pytest.raises(KeyError, match="missing"):
+        state["missing"]
+    vkf.save_safetensors(tmp_path / "f", {"a": np.ones(2, np.float32), "b": np.zeros(3, np.int32)})
+    file = vkf.Safetensors(tmp_path / "f")
+    assert [(n, t.shape) for n, t in file.items()] == [(n, file[n].shape) for n in file] and len(file.items()) == 2
+    step = vkf.Trainer(*trained(), weights=file_of(tmp_path))  # which has more than the graph
+    assert step.state_dict()["w.bias"].tolist() == [7, 7]
+
+
+def file_of(folder):
+    vkf.save_safetensors(folder / "w", {"w.bias": np.full(2, 7, np.float32), "more": np.ones(2, np.float32)})
+    return vkf.Safetensors(folder / "w")
 
 
 def test_too_much_memory(device):
@@ -375,7 +466,7 @@ def test_forks_while_a_thread_runs_are_refused():
             "model = vkf.load_decoder(sys.argv[1], max_tokens=64)\n"
             "turn, ended = threading.Event(), threading.Event()\n"
             "def work():\n"
-            "    with m._lock, model._turn:\n"
+            "    with m._lock.hold(), model._turn.hold():\n"
             "        while not ended.is_set(): p(x=a); turn.set()\n"
             "t = threading.Thread(target=work); t.start(); turn.wait(); time.sleep(0.05)\n"
             "for call in (lambda: p(x=a), p.run, lambda: p.bind('x', None), lambda: m(a), lambda: m.load_state_dict({}),\n"

@@ -187,6 +187,12 @@ def test_a_lost_device_is_told():
     host.close()
 
 
+def test_locks_that_are_no_functions_are_refused():
+    for hooks in (dict(lock=5, unlock=6), dict(lock=lambda: None, unlock=6)):
+        with pytest.raises(TypeError, match="lock and unlock: one is a int; a function is wanted"):
+            vkf.Device.borrow(instance=0, physical=0, device=0, **hooks)
+
+
 def test_borrowing_nothing_is_refused():
     with pytest.raises(ValueError, match="instance"):
         vkf.Device.borrow(instance=0, physical=0, device=0)

@@ -50,6 +50,26 @@ def model():
 
 
 @needs_text
+def test_stops_and_lengths_that_nothing_comes_of_are_refused(model):
+    for call in (lambda: model.generate([5, 6, 7], stop="x"), lambda: list(model.stream([5, 6], stop=["x"]))):
+        with pytest.raises(ValueError, match="stop is .*token ids"):
+            call()
+    for call in (lambda: model.generate("7 is", -1), lambda: model.generate([5, 6], max_tokens=-1), lambda: list(model.stream_ids("7 is", -2))):
+        with pytest.raises(ValueError, match="max_tokens is -"):
+            call()
+    assert model.generate([5, 6], stop=()) and model.generate("7 is", max_tokens=0) == ""
+
+
+def test_models_that_are_made_by_hand_lack_parts(device):
+    checkpoint = vkf.Checkpoint(GENERATE)
+    made = vkf.Decoder(device, checkpoint, vkf.DecoderPlan(device, checkpoint, vkf.read_decoder(checkpoint), max_tokens=8))
+    with pytest.raises(AttributeError, match=r"Decoder: has no _turn; load_decoder\(\) makes one"):
+        made.prompt([[1]])
+    with pytest.raises(AttributeError, match="Decoder: has no nothing$"):
+        vkf.load_decoder(GENERATE, max_tokens=8).nothing
+
+
+@needs_text
 def test_answers(model):
     for case in json.loads((GENERATE / "expected.json").read_text())[:6]:
         assert case["prompt"] + model.generate(case["prompt"]) == case["text"]
@@ -165,6 +185,40 @@ def test_a_folder_without_tokenizer(tmp_path):
     with pytest.raises(ValueError, match="no tokenizer"):
         model.generate("7 is")
     assert model.generate([1, 25, 272]) == [296, 16, 2]
+
+
+@needs_text
+@pytest.mark.parametrize("config", [{"tokenizer_class": "GemmaTokenizer", "add_bos_token": True},
+                                    {"tokenizer_class": "GemmaTokenizer", "add_bos_token": False},
+                                    {"tokenizer_class": "PreTrainedTokenizerFast"}])
+def test_chat_begins_a_text_once(tmp_path, config):
+    for file in (ROOT / "tests/decoders/llama").iterdir():
+        shutil.copy(file, tmp_path)
+    begin, end, turn, over = range(4)
+    vocabulary = {"<bos>": begin, "<eos>": end, "<start_of_turn>": turn, "<end_of_turn>": over, "\n": 4}
+    vocabulary |= {letter: len(vocabulary) + i for i, letter in enumerate("abcdefghijklmnopqrstuvwxyz ")}
+    added = [{"id": i, "content": token, "special": True} for token, i in list(vocabulary.items())[:4]]
+    around = {"type": "TemplateProcessing", "pair": [],
+              "single": [{"SpecialToken": {"id": "<bos>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+              "special_tokens": {"<bos>": {"id": "<bos>", "ids": [begin], "tokens": ["<bos>"]}}}
+    (tmp_path / "tokenizer.json").write_text(json.dumps({
+        "added_tokens": added, "post_processor": around, "decoder": {"type": "Fuse"},
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": []}}))
+    template = ("{{ bos_token }}{% for message in messages %}{{ '<start_of_turn>' + message['role'] + '\n' + "
+                "message['content'] | trim + '<end_of_turn>\n' }}{% endfor %}"
+                "{% if add_generation_prompt %}{{'<start_of_turn>model\n'}}{% endif %}")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config | {"bos_token": "<bos>", "chat_template": template}))
+    facts = json.loads((tmp_path / "config.json").read_text()) | {"bos_token_id": begin, "eos_token_id": end}
+    (tmp_path / "config.json").write_text(json.dumps(facts))
+    model = vkf.load_decoder(tmp_path, max_tokens=64)
+    prompt = model.chat("hi")
+    assert isinstance(prompt, str) and prompt.startswith("<bos><start_of_turn>user\nhi<end_of_turn>")
+    ids = model.encode(prompt)
+    assert ids[:2] == [begin, turn] and ids == model.tokenizer.encode(str(prompt), special=False)
+    assert model.encode(prompt + "yes") == ids + model.tokenizer.encode("yes", special=False)
+    assert model.generate(prompt, 4) == model.tokenizer.decode(model.generate(ids, 4))
+    if config.get("add_bos_token"):
+        assert model.encode(str(prompt)) == ids and model.encode("hi")[0] == begin
 
 
 @needs_text

@@ -138,6 +138,12 @@ def test_devices_are_chosen_as_cpp_chooses_them():
     assert _matching("4", names) == [] and _matching("teapot", names) == []
 
 
+def test_pictures_take_two_numbers_as_labels():
+    w = np.eye(2, dtype=np.float32)
+    assert vkf.plot.attention(w, [5, 6]) == vkf.plot.attention(w, ["5", "6"]) == vkf.plot.attention(w, np.array([5, 6]))
+    assert vkf.plot.attention(w, ([5, 6], "ab")) == vkf.plot.attention(w, (["5", "6"], ["a", "b"]))
+
+
 def test_the_command_line():
     done = subprocess.run([sys.executable, "-m", "vkformer"], capture_output=True, text=True)
     assert done.returncode == 0 and vkf.default_device().name in done.stdout, done.stderr
@@ -165,6 +171,13 @@ def test_the_command_line():
         with open("/dev/full", "w") as full:
             done = subprocess.run(called, stdout=full, stderr=subprocess.PIPE, text=True)
         assert done.returncode == 1 and "vkformer: " in done.stderr and "Traceback" not in done.stderr, done.stderr
+    for what, words in ((["generate", "/nowhere", b"a\xff"], "prompt"), (["doctor", "--device", b"\xff"], "device")):
+        done = subprocess.run([*called, *what], capture_output=True, text=True, env={**os.environ, "PYTHONUTF8": "1"})
+        assert done.returncode == 1 and f"vkformer: {words}: '" in done.stderr and "no valid text" in done.stderr, done.stderr
+        assert "Traceback" not in done.stderr
+    done = subprocess.run([*called, "generate", str(ROOT / "samples/generate"), "\u00e4"], capture_output=True, text=True,
+                          env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "1"})
+    assert done.returncode == 1 and "the output is ascii, which has no '\\xe4'" in done.stderr and "Traceback" not in done.stderr, done.stderr
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(called, stdout=writing, stderr=subprocess.PIPE, text=True)

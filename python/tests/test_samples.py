@@ -46,6 +46,12 @@ def test_search(tmp_path):
     assert out.splitlines()[0].split(maxsplit=1) == ["1.000", "a cat"]
 
 
+@pytest.mark.parametrize("words", [["search.py"], ["search.py", "folder"], ["finetune.py", "--help"]])
+def test_usage(words):
+    done = subprocess.run([sys.executable, str(SAMPLES / words[0]), *words[1:]], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and done.stderr.startswith(f"usage: {words[0]} ")
+
+
 TYPED = sorted(SAMPLES.glob("*.py"))
 PACKAGE = pathlib.Path(vkf.__file__).parent
 

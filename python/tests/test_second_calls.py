@@ -11,6 +11,7 @@ import time
 
 import numpy as np
 import pytest
+from conftest import ROOT
 
 import vkformer as vkf
 from vkformer import eager
@@ -133,6 +134,94 @@ time.sleep(0.05)
     for _ in range(5):
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
         assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_zeros_of_both_signs_have_programs_of_their_own(device):
+    f = vkf.function(lambda x, *, a: vkf.scale(x, 1.0 if str(a)[0] == "-" else 2.0), device=device)
+    assert f(ONES, a=0.0)[0, 0] == 2 and f(ONES, a=-0.0)[0, 0] == 1 and f(ONES, a=0.0)[0, 0] == 2
+
+
+def test_functions_may_be_made_while_programs_are_cleared():
+    wrong, ended = [], threading.Event()
+
+    def make():
+        keep = []
+        while not ended.is_set():
+            keep.append(vkf.function(lambda x: x))
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread = threading.Thread(target=make)
+    thread.start()
+    try:
+        until = time.perf_counter() + 2
+        while time.perf_counter() < until and not wrong:
+            try:
+                vkf.clear_programs()
+            except RuntimeError as e:
+                wrong.append(e)
+    finally:
+        ended.set()
+        thread.join()
+        sys.setswitchinterval(before)
+    assert not wrong
+
+
+def test_the_examples_of_functions_are_right():
+    x, factor = np.linspace(-1, 1, 24, dtype=np.float32).reshape(3, 8), np.linspace(0, 2, 8, dtype=np.float32)
+    texts = [ROOT.joinpath("docs/python.md").read_text(), vkf.function.__doc__]
+    for text, name in zip(texts, ("gated", "swish")):
+        (line,) = [line.strip() for line in text.splitlines() if line.strip().startswith(f"{name} = vkf.function(")]
+        names = {"vkf": vkf}
+        exec(line, names)
+        for by in (factor, factor[:1]):
+            np.testing.assert_allclose(names[name](x, by), x / (1 + np.exp(-x * by)), atol=1e-6)
+            np.testing.assert_allclose(names[name](x[:2], by), x[:2] / (1 + np.exp(-x[:2] * by)), atol=1e-6)
+
+
+# --- downloads -------------------------------------------------------------------------------
+
+
+def test_downloads_have_the_shape_of_their_run(device):
+    g = vkf.Graph()
+    a, b = g.symbol("a", 8), g.symbol("b", 8)
+    g.output("y", vkf.scale(g.input("x", [a, b]), 1.0))
+    program = device.compile(g)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+    def wait():
+        program.upload("x", x)
+        program.submit().wait()
+
+    def run():
+        program.upload("x", x)
+        program.run()
+
+    for begin in (lambda: program(x=x), run, wait):
+        program.set("a", 2)
+        program.set("b", 3)
+        begin()
+        program.set("a", 3)
+        program.set("b", 2)
+        np.testing.assert_array_equal(program.download("y"), x)
+        program.set("b", 7)
+        np.testing.assert_array_equal(program.download("y"), x)
+        with pytest.raises(ValueError):
+            program(x=np.ones((4, 5), np.float32), a=4, b=4)
+        np.testing.assert_array_equal(program.download("y"), x)
+
+
+def test_downloads_of_a_trainers_program_have_the_shape_of_their_run():
+    g = vkf.Graph()
+    x = g.input("x", [g.symbol("n", 64), 4])
+    y = vkf.linear_layer(x, "w", 4)
+    g.output("y", vkf.scale(y, 1.0))
+    step = vkf.Trainer(g, vkf.sum(y))
+    step(x=np.ones((3, 4), np.float32))
+    assert step.program.download("y").shape == (3, 4)
+    step.program.set("n", 64)
+    with pytest.raises(ValueError, match=r"y: has 12 elements of the last run, and its shape is \(64, 4\) now"):
+        step.program.download("y")
 
 
 # --- graphs --------------------------------------------------------------------------------

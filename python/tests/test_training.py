@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gradients beside differences in double precision, and training steps."""
 
+import array as array_module
 import importlib.util
 
 import numpy as np
@@ -254,6 +255,46 @@ def test_arrays_of_16_bits_are_read_as_their_type(dtype):
         assert step(x=x, y=x.astype(np.float16), z=z).loss == 18
     if importlib.util.find_spec("ml_dtypes"):
         assert step(x=np.full((2, 3), 1.5, importlib.import_module("ml_dtypes").bfloat16), y=y, z=z).loss == 9
+
+
+def test_a_refused_trainer_leaves_the_graph_as_it_was():
+    w = np.zeros((3, 4), np.float32)
+
+    def described():
+        g = vkf.Graph()
+        rows = g.symbol("rows", 8)
+        x, t = g.input("x", [rows, 4]), g.input("t", [rows], "int32")
+        return g, vkf.cross_entropy(vkf.linear_layer(x, "a", 3) + g.weight("c", [3]), t)
+
+    other = described()[1]
+    refused = (dict(train=["*.bias"]), dict(train=["*.bias", "z*"]), dict(weights={"a.wieght": w}), dict(weights={"a.weight": w.T}),
+               dict(weights={"a.weight": w.astype(np.float64)}), dict(train=["*.weight"], weights={"a.bias": w, "c": w[:, 0]}),
+               dict(train=["*.weight"], weights={"a.bias": np.zeros(3, np.int32), "c": w[:, 0]}), dict(max_norm=-1.0), dict(loss_scale=-1.0),
+               dict(optimizer=vkf.AdamW(lr=-1.0)), dict(schedule=vkf.Schedule("linear", 0, 0)), dict(decay_to=lambda name: 1 / 0), dict(loss=other))
+    for options in refused:
+        g, loss = described()
+        before = (repr(g), g.weights)
+        with pytest.raises((ValueError, ZeroDivisionError)):
+            vkf.Trainer(g, options.get("loss", loss), **{n: o for n, o in options.items() if n != "loss"})
+        assert (repr(g), g.weights) == before, options
+        step = vkf.Trainer(g, loss, weights={"a.weight": w + 1}, optimizer=vkf.SGD(0.5))
+        assert step.parameters == ["a.weight", "a.bias", "c"]
+        step(x=np.ones((3, 4), np.float32), t=[0, 1, 1])
+        assert all((a != b).any() for a, b in zip(step.state_dict().values(), (w + 1, w[:, 0], w[:, 0])))
+
+
+def test_batches_of_doubles_are_refused_unless_written_out():
+    step = square()
+    y, z = np.zeros((1, 3), np.float32), np.zeros(2, np.float32)
+    assert step(x=[[0.5, 1.0, 1.5]], y=y, z=z).loss == 3
+    numbers = array_module.array("d", [0.5, 1.0, 1.5])
+    for x in (np.ones((1, 3)), memoryview(numbers).cast("B").cast("d", [1, 3]), memoryview(np.ones((1, 3)))):
+        with pytest.raises(ValueError, match="x: is of float64"):
+            step(x=x, y=y, z=z)
+    with pytest.raises(ValueError, match="z: is of float64"):
+        step(x=y, y=y, z=numbers[:2])
+    with pytest.raises(ValueError, match="masked array"):
+        step(x=[np.ma.array([1, 2, 3], mask=[1, 0, 0], dtype=np.float32)], y=y, z=z)
 
 
 def test_recomputed_blocks():

@@ -237,6 +237,94 @@ def test_a_progress_may_not_call_what_it_tells_of(device):
     assert seen and seen[0] == [1, 1, 1]
 
 
+def test_a_thread_is_not_taken_for_one_that_has_ended(model):
+    want, began, got = model.generate(ONE), [], []
+
+    def begin():
+        began.append(model.stream(ONE, 8))
+        next(began[0])
+
+    in_threads([begin])
+    threads = []
+    for _ in range(4):  # one of which has the number of the first, where numbers are given again
+
+        def work():
+            try:
+                got.append(model.generate(ONE))
+            except vkf.Error as e:
+                got.append(str(e))
+
+        threads.append(threading.Thread(target=work, daemon=True))
+        threads[-1].start()
+        threads[-1].join(0.1)
+    assert not got  # they wait
+    began[0].close()
+    for t in threads:
+        t.join(60)
+    assert got == [want] * 4
+
+
+INTERRUPTED = """
+import random, signal, sys, threading, time, numpy as np, vkformer as vkf
+class Interrupt(KeyboardInterrupt): pass
+def handler(*_): raise Interrupt()
+g = vkf.Graph()
+step = vkf.Trainer(g, vkf.sum(vkf.linear_layer(vkf.reshape(g.input("x", [4]), [1, 4]), "a", 2)), optimizer=vkf.SGD(0.0))
+model = vkf.load_decoder(sys.argv[1], max_tokens=64)
+module = vkf.nn.LayerNorm(4, elementwise_affine=False)
+x = np.ones((1, 4), np.float32)
+def taken(turn):
+    free = threading.Thread(target=lambda: turn.hold().__exit__(), daemon=True)
+    free.start(); free.join(20)
+    return free.is_alive()
+signal.signal(signal.SIGALRM, handler)
+draw, hits = random.Random(3), 0
+turns = [step._turn, model._turn, module._lock]
+def take():
+    for turn in turns:
+        with turn.hold(): pass
+until = time.time() + float(sys.argv[2])
+while time.time() < until:
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, draw.uniform(1e-5, 2e-3))  # once
+            end = time.time() + 1
+            while time.time() < end:
+                for _ in range(200): take()
+                model.prompt([[5]]); step(x=x[0]); module(x)
+        finally: signal.setitimer(signal.ITIMER_REAL, 0)
+    except Interrupt: hits += 1
+    if hits % 50 == 0 and any(map(taken, turns)): print("a turn stays taken"); break
+print("done" if hits > 100 and not any(map(taken, turns)) else f"{hits} interrupts")
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers of signals here")
+def test_interrupts_leave_no_turn_taken():
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED, str(GENERATE), "4"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and done.stdout == "done\n", done.stdout + done.stderr
+
+
+def test_ctrl_c_ends_the_waiting_for_a_turn(model):
+    stream = in_threads([lambda: begun(model)])[0]
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            model.generate(ONE)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    stream.close()
+    assert model.generate(ONE)
+
+
+def begun(model):
+    stream = model.stream(ONE, 8)
+    next(stream)
+    return stream
+
+
 COMPILER = """
 import threading, time, numpy as np, vkformer as vkf
 from conftest import validator

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modules with wrong arguments, files, pictures, and processes that fork."""
 
+import copy
 import ctypes
 import math
 import os
+import pickle
 import subprocess
 import sys
 import xml.etree.ElementTree
@@ -86,6 +88,96 @@ def test_an_approximate_gelu_is_not_computed_exactly():
     x = array(1, 4, 8)
     near, exact = (layer.load_state_dict(weights)(x) for layer in layers)
     assert 0 < abs(near - exact).max() < 0.1
+
+
+def layer_of(weights=None):
+    return vkf.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).load_state_dict(weights or encoder_weights())
+
+
+def test_bools_of_numpy_are_bools():
+    layer, x = layer_of(), array(1, 5, 8)
+    plain, causal = layer(x), layer(x, is_causal=True)
+    assert abs(plain - causal).max() > 1e-3
+    for no, yes in ((np.bool_(False), np.bool_(True)), (np.array(False), np.array(True))):
+        np.testing.assert_array_equal(layer(x, is_causal=no), plain)
+        np.testing.assert_array_equal(layer(x, is_causal=yes), causal)
+        assert layer.program(x, is_causal=no) is layer.program(x, is_causal=False)
+    m = vkf.nn.MultiheadAttention(8, 2, batch_first=True)
+    m.load_state_dict({n[10:]: a for n, a in encoder_weights().items() if n.startswith("self_attn.")})
+    assert m(x, need_weights=np.bool_(False))[1] is None and m(x, need_weights=np.int64(1))[1] is not None
+    assert m(x, average_attn_weights=np.bool_(False))[1].shape == (1, 2, 5, 5)
+    g = vkf.Graph()
+    assert vkf.nn.MultiheadAttention(8, 2, batch_first=True)(g.input("x", [1, 4, 8]), need_weights=np.False_, is_causal=np.False_)[1] is None
+    with pytest.raises(TypeError, match="by their names"):
+        layer(x, None, None, np.bool_(False))
+    with pytest.raises(TypeError, match="is_causal: .* a bool is wanted"):
+        layer(x, is_causal=np.zeros(2, bool))
+
+
+def test_results_are_like_the_first_argument_whatever_the_order_of_the_call(device):
+    layer, x = layer_of(), array(1, 3, 8)
+    mask = np.array([[False, False, True]])
+    bias = np.where(mask, -np.inf, 0).astype(np.float32)
+    assert isinstance(layer(src_key_padding_mask=mask, src=device.tensor(x)), vkf.Tensor)
+    assert layer(src_key_padding_mask=bias, src=x.astype(np.float16)).dtype == np.float16
+    assert layer.program(src_key_padding_mask=mask, src=x) is layer.program(src=x, src_key_padding_mask=mask)
+
+
+def test_copies_of_modules_are_apart():
+    x = np.ones((1, 2), np.float32)
+    one = vkf.nn.Linear(2, 2, bias=False).load_state_dict({"weight": np.eye(2, dtype=np.float32)})
+    want = one(x)
+    for made in (copy.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))):
+        other = made(one)
+        np.testing.assert_array_equal(other(x), want)
+        other.load_state_dict({"weight": 9 * np.eye(2, dtype=np.float32)})
+        np.testing.assert_array_equal(other(x), 9 * want)
+        np.testing.assert_array_equal(one(x), want)
+        assert one.state_dict()["weight"][0, 0] == 1
+    weights = {f"layers.0.{n}": a for n, a in encoder_weights().items()}
+    stack = vkf.nn.TransformerEncoder(layer_of(), 1).load_state_dict(weights)
+    y = array(1, 3, 8)
+    np.testing.assert_array_equal(copy.deepcopy(stack)(y), stack(y))
+
+
+def test_nobody_writes_to_what_a_module_has():
+    x = np.ones((1, 2), np.float32)
+    module = vkf.nn.Linear(2, 2, bias=False).load_state_dict({"weight": np.eye(2, dtype=np.float32)})
+    for m in (module, copy.deepcopy(module)):
+        with pytest.raises(ValueError, match="read-only"):
+            m.state_dict()["weight"] *= 5
+        # another device loads them anew
+        np.testing.assert_array_equal(m(vkf.Device().tensor(x)).numpy(), x)
+    other = vkf.nn.Linear(2, 2, bias=False).load_state_dict(module.state_dict())
+    np.testing.assert_array_equal(other(x), x)
+
+
+def test_modules_take_no_rows():
+    module = vkf.nn.Linear(3, 2, bias=False).load_state_dict({"weight": array(2, 3)})
+    assert module(np.ones((0, 3), np.float32)).shape == (0, 2) and module(np.ones((2, 0, 3), np.float32)).shape == (2, 0, 2)
+
+
+def test_what_looks_like_an_array_is_told():
+    class Series:
+        shape, dtype = (2, 2), np.dtype("float32")
+
+    class Frame:
+        shape = (2, 2)
+
+    module = vkf.nn.Linear(2, 2, bias=False).load_state_dict({"weight": array(2, 2)})
+    for call in (vkf.softmax, module, lambda x: vkf.scaled_dot_product_attention(x, x, x), lambda x: vkf.linear(x, array(2, 2))):
+        with pytest.raises(ValueError, match="is a Series of float32, not an array"):
+            call(Series())
+        with pytest.raises(TypeError, match="Frame is neither an array"):
+            call(Frame())
+
+
+def test_embeddings_of_a_largest_norm_are_refused():
+    class Embedding:
+        num_embeddings, embedding_dim, max_norm = 4, 2, 1.0
+
+    with pytest.raises(ValueError, match="max_norm is 1.0"):
+        vkf.nn.from_torch(Embedding())
 
 
 def test_state_dicts_by_their_path(tmp_path):

@@ -171,6 +171,37 @@ def test_rows_of_targets_are_rows_of_inputs():
         vkf.cross_entropy(array(2, 3, 5), np.zeros((3, 2), np.int32))
 
 
+def test_attention_takes_lists_and_no_nothing():
+    q = array(1, 2, 3, 4)
+    want = vkf.scaled_dot_product_attention(q, q, q)
+    for k, v in ((q.tolist(), q), (q, q.tolist()), (q.tolist(), q.tolist())):
+        np.testing.assert_array_equal(vkf.scaled_dot_product_attention(q, k, v), want)
+    x = vkf.Graph().input("x", q.shape)
+    for given, name in (((q, None, q), "key"), ((q, q, None), "value"), ((None, q, q), "query"), ((x, None, x), "key"), ((x, x, None), "value")):
+        with pytest.raises(TypeError, match=f"{name}: is None"):
+            vkf.scaled_dot_product_attention(*given)
+
+
+def test_sizes_of_norms_may_be_integers_of_numpy():
+    x, w = array(3, 8), array(8)
+    for size in (np.int64(8), (np.int32(8),), np.uint8(8)):
+        np.testing.assert_array_equal(vkf.layer_norm(x, size), vkf.layer_norm(x, 8))
+        np.testing.assert_array_equal(vkf.layer_norm(x, size, w, w), vkf.layer_norm(x, 8, w, w))
+        np.testing.assert_array_equal(vkf.rms_norm(x, size, w), vkf.rms_norm(x, 8, w))
+        for norm in (vkf.nn.LayerNorm, vkf.nn.RMSNorm):
+            np.testing.assert_array_equal(norm(size, elementwise_affine=False)(x), norm(8, elementwise_affine=False)(x))
+    with pytest.raises(ValueError, match="normalized_shape"):
+        vkf.layer_norm(x, np.int64(4))
+
+
+def test_masked_arrays_in_lists_are_refused(device):
+    masked = np.ma.array([1, 2], mask=[1, 0], dtype=np.float32)
+    for call in (lambda: device.tensor([masked]), lambda: device.tensor([[1.0, np.ma.masked]]), lambda: vkf.relu([masked, masked]),
+                 lambda: vkf.relu(((masked,),))):
+        with pytest.raises(ValueError, match="masked array"):
+            call()
+
+
 # --- masks -----------------------------------------------------------------------------------
 
 
@@ -281,6 +312,8 @@ def test_slots_that_are_not_there(device):
     two.finished(1)
     with pytest.raises(ValueError, match="slot 2, and the program has 2"):
         two.finished(2)
+    with pytest.raises(ValueError, match="record_segment: slot 77, and the program has 2"):
+        two.record_segment(0, 1.0, 77)
 
 
 def test_wrong_sizes_and_names(device):

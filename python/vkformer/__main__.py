@@ -104,6 +104,16 @@ def _close_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _require_text(options: argparse.Namespace) -> None:
+    """Refuses arguments whose bytes are no text, but for paths."""
+    for name, value in vars(options).items():
+        if isinstance(value, str) and name != "folder":
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                raise vkf.Error(f"{name}: {ascii(value)} is no valid text") from None
+
+
 def _whole(bits: int) -> Callable[[str], int]:
     """Reads a whole number from 0 that so many bits hold."""
 
@@ -140,10 +150,16 @@ def main() -> int:
     b.set_defaults(run=bench)
     options = parser.parse_args()
     try:
+        _require_text(options)
         code = options.run(options) or 0
         sys.stdout.flush()
         return code
     except BrokenPipeError:  # whoever read has enough
+        _close_stdout()
+        return 1
+    except UnicodeEncodeError as error:  # of the output
+        print(f"vkformer: the output is {error.encoding}, which has no {ascii(error.object[error.start:error.end])}; set "
+              "PYTHONIOENCODING=utf-8", file=sys.stderr)
         _close_stdout()
         return 1
     except (vkf.Error, OSError) as error:

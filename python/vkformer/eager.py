@@ -40,8 +40,9 @@ def set_default_device(device: _c.Device | None) -> None:
 
 def clear_programs() -> None:
     """Forgets every program that functions of arrays have compiled, and frees their memory."""
-    for function in list(_functions):
-        function.clear()
+    with _lock:  # threads that make functions wait
+        for function in list(_functions):
+            function.clear()
 
 
 def _forked() -> None:
@@ -57,8 +58,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def _key(options: dict[str, Any]) -> tuple[Any, ...]:
-    """What tells options apart: 1 and True are equal, and a function may tell them apart."""
-    return tuple((name, type(value), value) for name, value in options.items())
+    """What tells options apart: 1 and True are equal, as 0.0 and -0.0 are, and a function may tell them apart."""
+    return tuple((name, type(value), str(value) if isinstance(value, float) and value == 0 else value)
+                 for name, value in options.items())
 
 
 def tensors_device(*arrays: Any) -> _c.Device | None:
@@ -94,8 +96,7 @@ def as_arrays(what: str, *tensors: Any) -> tuple[Any, ...]:
             if hasattr(t, "__dlpack__"):
                 t = numpy.from_dlpack(t)
             elif isinstance(t, (list, tuple, numbers.Number)):
-                t = numpy.asarray(t)
-                t = t.astype(numpy.float32) if t.dtype == numpy.float64 else t
+                t = _c._listed(t, what)  # type: ignore[attr-defined]
             else:
                 raise TypeError(f"{what}: a {type(t).__name__} is neither an array nor a value of a graph")
         elif t is not None and type(t).__module__.partition(".")[0] not in ("numpy", "torch", "vkformer"):
@@ -104,6 +105,8 @@ def as_arrays(what: str, *tensors: Any) -> tuple[Any, ...]:
             if isinstance(t, numpy.generic):
                 t = numpy.asarray(t)
             elif not isinstance(t, numpy.ndarray):
+                if not hasattr(t, "__dlpack__"):
+                    raise _c.ArgumentError(f"{what}: is a {type(t).__name__} of {t.dtype}, not an array")
                 t = numpy.from_dlpack(t)
         out.append(t)
     return tuple(out)
@@ -161,7 +164,8 @@ class Function:
         self._names: tuple[str, ...] = names[1:] if getattr(f, "__self__", None) is not None else names
         # of further arguments and of results, with their numbers
         self._further, self._result = _unlike("x", self._names), _unlike("y", self._names)
-        _functions.add(self)
+        with _lock:
+            _functions.add(self)
 
     def __repr__(self) -> str:
         return f"<Function {self.__name__}: {len(self._programs)} programs>"
@@ -312,7 +316,7 @@ def function(f: Callable[..., Any], dims: Sequence[str] = (), device: _c.Device 
     kind: NumPy, PyTorch, or a Tensor that stays on the device. It runs on `device`; without one, on that
     of the first Tensor among its arguments, or else on default_device().
 
-        swish = vkf.function(lambda x, beta: x * vkf.activate(x * beta, "sigmoid"), ["rn", "N"])
+        swish = vkf.function(lambda x, beta: x * vkf.activate(x * beta, "sigmoid"), ["rN", "N"])
         swish(array, beta)
     """
     return Function(f, dims, device)

@@ -105,6 +105,9 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
         raise _c.ArgumentError("scaled_dot_product_attention: is_causal and attn_mask exclude each other")
     if is_causal and causal not in (None, "top_left"):
         raise _c.ArgumentError(f"scaled_dot_product_attention: is_causal is top_left, and causal is {causal!r}")
+    for name, given in (("query", query), ("key", key), ("value", value)):
+        if given is None:
+            raise TypeError(f"scaled_dot_product_attention: {name}: is None; an array, or a value of a graph, is wanted")
     causal = causal or ("top_left" if is_causal else "none")
     options: dict[str, Any] = dict(causal=causal, window=window, scale=scale, softcap=softcap, dropout=dropout_p, seed=dropout_seed,
                    repeat_kv=repeat_kv, score_mod=score_mod, weights=need_weights)
@@ -115,7 +118,8 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
             raise _c.ArgumentError(f"scaled_dot_product_attention: {query.shape[1]} heads of queries and "
                                    f"{key.shape[1]} of keys need enable_gqa=True")
         return _attend(query, key, value, attn_mask, sinks, alibi_slopes, **options)
-    if attn_mask is not None or sinks is not None or alibi_slopes is not None or not hasattr(query, "dtype"):
+    if attn_mask is not None or sinks is not None or alibi_slopes is not None or not all(
+            hasattr(x, "dtype") and hasattr(x, "reshape") for x in (query, key, value)):
         query, key, value, attn_mask, sinks, alibi_slopes = _arrays(
             "scaled_dot_product_attention", query, key, value, attn_mask, sinks, alibi_slopes)
     shape = query.shape
@@ -180,14 +184,15 @@ def softmax(input: Any, dim: int = -1, *, mask: _c.Mask | None = None, scale: fl
 
 
 def _norm_arguments(name: str, input: Any, normalized_shape: Any) -> None:
-    sizes = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    sizes = (normalized_shape,) if isinstance(normalized_shape, numbers.Integral) else tuple(normalized_shape)
     if len(sizes) != 1 or sizes[0] != input.shape[-1]:
         raise _c.ArgumentError(f"{name}: normalized_shape is {sizes}; rows of {tuple(input.shape)} have "
                                f"{input.shape[-1]} elements")
 
 
 def _is_tensor(x: Any) -> bool:
-    return isinstance(x, _c.Value) or hasattr(x, "shape")
+    # a size may be one of NumPy's integers, which have a shape
+    return isinstance(x, _c.Value) or hasattr(x, "shape") and not isinstance(x, numbers.Integral)
 
 
 def layer_norm(input: Any, normalized_shape: Any = None, weight: Any = None, bias: Any = None,

@@ -33,11 +33,23 @@ def _tokenizer(folder: Path) -> Any:
     return _c.Tokenizer(folder)
 
 
+class _Chat(str):
+    """A prompt that has its special tokens in it, so that none are put around it."""
+
+    def __add__(self, more: str) -> _Chat:
+        return _Chat(super().__add__(more))
+
+
 _BUSY = ("this decoder is at work on a text that this thread has not read to its end: close() that stream, or read "
          "it to its end, before another text begins")
 
 
 _MOST_CANDIDATES = 128
+
+
+def _missing(self: Any, name: str, maker: str) -> str:
+    made = "folder" in vars(self)
+    return f"{type(self).__name__}: has no {name}" + ("" if made else f"; {maker}() makes one that has all of its parts")
 
 
 class Decoder(_c.DecoderCore):
@@ -64,41 +76,49 @@ class Decoder(_c.DecoderCore):
         self.tokenizer = _tokenizer(folder)
         self._begin: Any = _c.begin_of_text(folder, facts.begins_texts) if self.tokenizer is not None else None
 
+    def __getattr__(self, name: str) -> Any:  # what is not there
+        raise AttributeError(_missing(self, name, "load_decoder"))
+
     def encode(self, prompt: str | Sequence[int]) -> list[int]:
         """The ids of a prompt, with the token that begins texts where the model wants it."""
         if not isinstance(prompt, str):
             return _ids("prompt", prompt)
         if self.tokenizer is None:
             raise _c.ArgumentError(f"{self.folder}: has no tokenizer; prompts are lists of token ids")
+        if isinstance(prompt, _Chat):
+            return list(self.tokenizer.encode(prompt, special=False))
         return list(_c.encode_prompt(self.tokenizer, prompt, self._begin, self.facts.begin))
 
     def chat(self, question: str, system: str = "") -> str:
-        """The question as the model was trained to see one: a prompt for generate()."""
-        return str(_c.ChatTemplate(self.folder).prompt(question, system))
+        """The question as the model was trained to see one: a prompt for generate().
+
+        Its special tokens are in it. It is encoded without further ones, also where text is added behind it.
+        """
+        return _Chat(_c.ChatTemplate(self.folder).prompt(question, system))
 
     def prompt(self, prompts: Sequence[Sequence[int]]) -> None:
         """Forgets what the cache holds and reads prompts, token ids each, of lengths of their own."""
-        with self._turn:
+        with self._turn.hold():
             super().prompt(prompts)
 
     def append(self, tokens: Sequence[int]) -> None:
         """Reads more tokens of each sequence, (batch, count) behind each other."""
-        with self._turn:
+        with self._turn.hold():
             super().append(tokens)
 
     def step(self, tokens: Sequence[int]) -> None:
         """One more token of each sequence."""
-        with self._turn:
+        with self._turn.hold():
             super().step(tokens)
 
     def restore_cache(self, file: Path) -> None:
         """Goes on where save_cache() was called, with the same bits if max_tokens is the same."""
-        with self._turn:
+        with self._turn.hold():
             super().restore_cache(file)
 
     def score(self, tokens: Sequence[int]) -> NDArray[Any]:
         """Logits (tokens, vocabulary) after each token of a text. Needs score=True."""
-        with self._turn:
+        with self._turn.hold():
             return super().score(tokens)
 
     def set_adapter(self, adapter: _c.Adapter) -> None:
@@ -121,13 +141,13 @@ class Decoder(_c.DecoderCore):
         self._turn.require_free()
         self._sampling_turn.require_free()
         # one turn at a time: whoever holds one may wait for the other
-        with self._adapting:
-            with self._turn:
+        with self._adapting.hold():
+            with self._turn.hold():
                 change(self)
-            with self._lock:
+            with self._lock.hold():
                 self._adapter, sampling = adapter, self._sampling
             if sampling is not None:
-                with self._sampling_turn:
+                with self._sampling_turn.hold():
                     change(sampling)
 
     def _for_sampling(self, top_k: int) -> _c.DecoderCore:
@@ -137,7 +157,7 @@ class Decoder(_c.DecoderCore):
         wanted = min(max(top_k, 50), self.facts.vocab_size)
         if wanted > _MOST_CANDIDATES:
             raise _c.ArgumentError(f"top_k = {top_k}: the likeliest {_MOST_CANDIDATES} tokens are found, and no more")
-        with self._lock:
+        with self._lock.hold():
             if self._sampling is None or self._candidates < wanted:
                 self._sampling = _c.DecoderCore(self._device, self.weights(), self.model(), candidates=wanted, **self._options)
                 self._candidates = wanted
@@ -148,13 +168,15 @@ class Decoder(_c.DecoderCore):
     def stream_ids(self, prompt: str | Sequence[int], max_tokens: int = 128, *, temperature: float = 0.0,
                    top_k: int = 50, top_p: float = 1.0, seed: int = 0, ignore_end: bool = False) -> Generator[int, None, None]:
         """Ids of tokens as they come, that which ends the text included."""
+        if max_tokens < 0:
+            raise _c.ArgumentError(f"max_tokens is {max_tokens}; it is not negative")
         ids = self.encode(prompt)
         sampler, core = None, cast(_c.DecoderCore, self)
         if temperature != 0:  # what is negative or no number is refused there
             sampler = _c.Sampler(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
             core = self._for_sampling(top_k)
         prompt_of, step_of = _c.DecoderCore.prompt, _c.DecoderCore.step  # which do not take the turn
-        with self._turn if core is self else self._sampling_turn:
+        with (self._turn if core is self else self._sampling_turn).hold():
             prompt_of(core, [ids])
             for count in range(1, max_tokens + 1):
                 token = sampler.choose(core) if sampler is not None else core.next()[0]
@@ -170,8 +192,10 @@ class Decoder(_c.DecoderCore):
         Greedy unless temperature is above 0. Sampling needs the likeliest tokens, as many as
         load_decoder(candidates=...) says, and draws among these alone; without it the first sampled
         text compiles programs, and makes a cache, of its own, for a top_k of up to 128. Ends at a token that ends texts, at one of the stops, after
-        max_tokens, or where the cache is full.
+        max_tokens, or where the cache is full. Stops are texts, and refused where the prompt is ids.
         """
+        if stop and not isinstance(prompt, str):
+            raise _c.ArgumentError(f"stop is {stop!r}, a text, and the prompt is token ids, whose answer has none")
         ids = self.stream_ids(self.encode(prompt), max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
         if not isinstance(prompt, str):
             yield from ids
@@ -249,6 +273,9 @@ class TextEncoder(_c.TextEncoderCore):
     folder: str
     facts: _c.EncoderFacts
     tokenizer: Any
+
+    def __getattr__(self, name: str) -> Any:  # what is not there
+        raise AttributeError(_missing(self, name, "load_text_encoder"))
 
     def encode(self, texts: str | Sequence[str] | Sequence[Sequence[int]]) -> NDArray[Any]:
         """Vectors of length 1, (texts, hidden), of texts or of their token ids; of one text (hidden)."""

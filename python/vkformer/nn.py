@@ -9,7 +9,9 @@ Training is left to graphs: see Trainer.
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
+import numbers
 import os
 from typing import Any, Callable, Mapping
 
@@ -53,16 +55,38 @@ def _kept(tensors: Mapping[str, Any]) -> dict[str, Any]:
             memo[id(tensor)] = tensor.numpy()
         elif isinstance(tensor, memoryview):
             memo[id(tensor)] = numpy.array(tensor)
-    return copy.deepcopy(dict(tensors), memo)
+    return _frozen(copy.deepcopy(dict(tensors), memo))
+
+
+def _frozen(tensors: dict[str, Any]) -> dict[str, Any]:
+    """Tensors of a module's own, whose arrays of NumPy's nobody writes to from now on."""
+    import numpy
+
+    for tensor in tensors.values():
+        if isinstance(tensor, numpy.ndarray):
+            tensor.flags.writeable = False
+    return tensors
+
+
+@functools.lru_cache(maxsize=256)
+def _parameters(describe: Any) -> dict[str, bool]:
+    """The parameters of a module's describe(), in their order, and whether each is a bool."""
+    found = list(inspect.signature(describe).parameters.values())[1:]
+    return {p.name: p.annotation is bool or str(p.annotation).startswith("bool") for p in found}
 
 
 def _array(what: str, given: Any) -> Any:
     """An argument that stands where an array does."""
-    if given is None or hasattr(given, "shape"):
+    if given is None:
         return given
-    if isinstance(given, (list, tuple)) or hasattr(given, "__dlpack__"):
+    if isinstance(given, (list, tuple)) or hasattr(given, "shape") or hasattr(given, "__dlpack__"):
         return as_arrays(what, given)[0]
     raise TypeError(f"{what}: a {type(given).__name__} is neither an array nor a value of a graph; options go by their names")
+
+
+def _sizes(shape: Any) -> tuple[int, ...]:
+    """A shape, which may be given as its one size."""
+    return tuple(int(size) for size in ((shape,) if isinstance(shape, numbers.Integral) else shape))
 
 
 def _at_least_one(what: str, **counts: int) -> None:
@@ -76,10 +100,24 @@ class Module:
 
     def __init__(self) -> None:
         self._tensors: dict[str, Any] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begins without weights and programs on devices."""
         # whose keys keep the devices, so that none is taken for another
         self._weights: dict[_c.Device, _c.Weights] = {}
         self._programs: dict[Any, tuple[_c.Program, _c.Device]] = {}
         self._lock = Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What copies have: all but the weights and programs on devices, and the lock. A file's tensors are read."""
+        state = {n: v for n, v in vars(self).items() if n not in ("_weights", "_programs", "_lock")}
+        return {**state, "_tensors": {n: t.numpy() if isinstance(t, _c.HostTensor) else t for n, t in self._tensors.items()}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._tensors = _frozen(dict(self._tensors))
+        self._begin()
 
     # Describes the module in the graph of its inputs; its weights are called `name`.*.
     describe: Callable[..., Any]
@@ -89,24 +127,25 @@ class Module:
         if isinstance(tensors, (str, os.PathLike)):
             tensors = _c.Safetensors(tensors)
         if isinstance(tensors, _c.Safetensors):
-            kept = {key: tensors[key].numpy() for key in tensors.keys()}
+            kept = _frozen({key: tensors[key].numpy() for key in tensors.keys()})
         elif hasattr(tensors, "items"):
             kept = _kept(dict(tensors.items()))
         else:
             raise TypeError(f"load_state_dict: a {type(tensors).__name__} is neither a dict of arrays nor a safetensors file")
-        with self._lock:
-            self._tensors = kept
-            self._weights.clear()
-            self._programs.clear()
+        with self._lock.hold():
+            self._tensors, self._weights, self._programs = kept, {}, {}
         return self
 
     def state_dict(self) -> dict[str, Any]:
-        """The arrays that load_state_dict() took."""
-        return dict(self._tensors)
+        """The arrays that load_state_dict() took: those of NumPy's are read-only, others that can be written to are copies."""
+        import numpy
+
+        return {name: tensor if isinstance(tensor, numpy.ndarray) or not _changes(tensor) else copy.deepcopy(tensor)
+                for name, tensor in self._tensors.items()}
 
     def program(self, *arrays: Any, **options: Any) -> _c.Program:
         """The program that these arrays run on."""
-        return self._found(arrays, options)[0]
+        return self._found(arrays, self._with_bools(options))[0]
 
     def __repr__(self) -> str:
         shown: dict[str, Any] = {}
@@ -116,6 +155,7 @@ class Module:
         return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in shown.items())})"
 
     def __call__(self, *args: Any, **options: Any) -> Any:
+        options = self._with_bools(options)
         if any(isinstance(a, _c.Value) for a in (*args, *options.values())):
             return self.describe(*args, **options)
         program, given, names = self._found(args, options)
@@ -126,20 +166,39 @@ class Module:
         made = tuple(finish(outputs[f"y{i}"]) for i in range(len(outputs)))
         return made[0] if len(made) == 1 else made
 
+    def _with_bools(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Options with bools for the scalars of NumPy's and others that stand for one."""
+        bools = _parameters(type(self).describe)
+        out = dict(options)
+        for name, value in options.items():
+            if bools.get(name) and hasattr(value, "shape"):
+                if isinstance(value, _c.Value) or tuple(value.shape) != ():
+                    raise TypeError(f"{type(self).__name__}: {name}: is a {type(value).__name__} of the shape "
+                                    f"{tuple(value.shape)}; a bool is wanted")
+                out[name] = bool(value.numpy() if isinstance(value, _c.Tensor) else value)
+        return out
+
     def _found(self, args: Any, options: dict[str, Any]) -> tuple[_c.Program, list[Any], list[str]]:
         for name in options:
             if name[:1] == "x" and name[1:].isdigit():  # which are our names of arguments by their place
                 raise TypeError(f"{type(self).__name__}: got an unexpected keyword argument {name!r}")
         what = type(self).__name__
+        parameters = _parameters(type(self).describe)
+        places = list(parameters)
+        for name, a in zip(places, args):
+            if parameters[name] and hasattr(a, "shape"):
+                raise TypeError(f"{what}: {name}: a {type(a).__name__} stands where an array does; options go by their names")
         arrays = {f"x{i}": _array(what, a) for i, a in enumerate(args) if a is not None}
-        options = {k: _array(what, v) if isinstance(v, list) else v for k, v in options.items()}
+        # in the order of the parameters, whatever the call's is: the first tells what results are
+        named = sorted(options, key=lambda name: places.index(name) if name in parameters else len(places))
+        options = {k: _array(what, v) if isinstance(v, list) or hasattr(v, "shape") else v for k, v in ((k, options[k]) for k in named)}
         arrays.update({k: v for k, v in options.items() if hasattr(v, "shape")})
         plain = {k: v for k, v in options.items() if not hasattr(v, "shape")}
         if not arrays:
             raise TypeError(f"{type(self).__name__}: takes arrays, or values of a graph")
         shapes = tuple((n, tuple(int(s) for s in a.shape), str(a.dtype)) for n, a in arrays.items())
         key = (shapes, len(args), tuple(sorted(plain.items())))
-        with self._lock:
+        with self._lock.hold():
             device = tensors_device(*arrays.values()) or default_device()
             found = self._programs.get(key)
             if found is None or found[1] != device:
@@ -152,14 +211,16 @@ class Module:
         graph = _c.Graph()
         values: dict[str, Any] = {}
         first = None
-        places = list(inspect.signature(self.describe).parameters)
+        # a graph has no size of 0, but symbols that may be set to it
+        none = graph.symbol("none", 1) if any(0 in a.shape for a in arrays.values()) else 0
+        places = list(_parameters(type(self).describe))
         for name, a in arrays.items():
             called = dict(zip((f"x{i}" for i in range(count)), places)).get(name, name)
             if called.endswith("mask"):
                 require_mask(type(self).__name__, called, a, "may not attend")
             dtype = _dtype(a, f"{type(self).__name__}: {name}")
             first = first or (dtype if dtype != "int32" else None)
-            x = graph.input(name, [int(s) for s in a.shape], dtype)
+            x = graph.input(name, [int(s) or none for s in a.shape], dtype)
             values[name] = _c.to(x, "float32") if dtype in ("float16", "bfloat16") else x
         args = [values.get(f"x{i}") for i in range(count)]
         named = {n: v for n, v in values.items() if not (n.startswith("x") and n[1:].isdigit())}
@@ -234,7 +295,7 @@ class LayerNorm(Module):
     def __init__(self, normalized_shape: int | tuple[int, ...], eps: float = 1e-5, elementwise_affine: bool = True,
                  bias: bool = True) -> None:
         super().__init__()
-        sizes = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        sizes = _sizes(normalized_shape)
         if len(sizes) != 1:
             raise _c.ArgumentError(f"LayerNorm: normalized_shape is {sizes}; it is taken over the last dimension")
         self.size, self.eps, self.affine, self.bias = sizes[0], eps, elementwise_affine, bias
@@ -253,7 +314,7 @@ class RMSNorm(Module):
     def __init__(self, normalized_shape: int | tuple[int, ...], eps: float | None = None,
                  elementwise_affine: bool = True) -> None:
         super().__init__()
-        sizes = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        sizes = _sizes(normalized_shape)
         if len(sizes) != 1:
             raise _c.ArgumentError(f"RMSNorm: normalized_shape is {sizes}; it is taken over the last dimension")
         self.size, self.eps, self.affine = sizes[0], 2.0**-23 if eps is None else eps, elementwise_affine
@@ -431,6 +492,8 @@ def _made_of(m: Any) -> Module:
     if kind in ("Linear", "NonDynamicallyQuantizableLinear"):
         return Linear(m.in_features, m.out_features, m.bias is not None)
     if kind == "Embedding":
+        if getattr(m, "max_norm", None) is not None:
+            raise _c.ArgumentError(f"from_torch: Embedding: max_norm is {m.max_norm}; rows are taken as they are here")
         return Embedding(m.num_embeddings, m.embedding_dim)
     if kind == "LayerNorm":
         return LayerNorm(tuple(m.normalized_shape), m.eps, m.elementwise_affine, m.bias is not None)

@@ -40,7 +40,7 @@ def attention(weights: Any, labels: Sequence[str] | tuple[Sequence[str], Sequenc
     w = numpy.asarray(weights, dtype=numpy.float32)
     w = w.reshape((-1, *w.shape[-2:]))
     heads, rows, columns = (int(n) for n in w.shape)
-    pair = len(labels) == 2 and not isinstance(labels[0], str)
+    pair = len(labels) == 2 and hasattr(labels[0], "__iter__") and not isinstance(labels[0], str)
     down, across = (labels[0], labels[1]) if pair else (labels, labels)
     down, across = [str(t) for t in down], [str(t) for t in across]
     if down and (len(down) != rows or len(across) != columns):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 from typing import Any, Callable, Iterable, Mapping, Sequence, Sized
 
@@ -44,27 +45,48 @@ class Trainer:
                           "cannot take another one")
         shapes = dict(graph.inputs)
         self._inputs = {name: shape for name, (shape, _) in shapes.items()}
-        parameters = _c.trainable(graph, list(train))
         tensors = _named_tensors(weights)
-        known = [*graph.weights, *(p.name for p in parameters)]
-        if hasattr(weights, "items"):  # a file may have more than the graph wants
+        if hasattr(weights, "items") and not isinstance(weights, _c.Safetensors):  # a file may have more than the graph wants
             for name in tensors:
-                if name not in known:
-                    raise _c.ArgumentError(f"{name}: the graph has no such weight; it has: {', '.join(known)}")
-        rest = {name: t for name, t in tensors.items() if name in graph.weights}
-        missing = [name for name in graph.weights if name not in rest]
-        if missing:
-            raise _c.ArgumentError(f"weights: {missing[0]} is neither trained nor given")
-        self._core = _c.TrainerCore(
-            self.device, graph, loss, parameters, self.device.load(rest, graph) if rest else _c.Weights(),
-            optimizer=optimizer if optimizer is not None else _c.AdamW(), schedule=schedule, max_norm=max_norm,
-            decay_to=decay_to, loss_scale=loss_scale, accumulates=accumulates, arithmetic=arithmetic, profile=profile,
-            communicator=communicator)
+                if name not in graph.weights:
+                    raise _c.ArgumentError(f"{name}: the graph has no such weight; it has: {', '.join(graph.weights)}")
+        described = len(graph.nodes)
+        parameters = _c.trainable(graph, list(train))
+        try:
+            stay = self._load_rest(graph, parameters, tensors)
+            self._core = _c.TrainerCore(
+                self.device, graph, loss, parameters, stay, optimizer=optimizer if optimizer is not None else _c.AdamW(),
+                schedule=schedule, max_norm=max_norm, decay_to=decay_to, loss_scale=loss_scale, accumulates=accumulates,
+                arithmetic=arithmetic, profile=profile, communicator=communicator)
+        except BaseException:
+            if len(graph.nodes) == described:  # refused before the graph had anything of a step
+                _c._not_trainable(graph, parameters)  # type: ignore[attr-defined]
+            raise
         own = ("step", "micro_batch") if accumulates else ("step",)
         self._most = {name: most for name, most in graph.symbols.items() if name not in own}
         self._sizes = dict(graph.symbols)  # as they are now
         self.state: _c.State = self._core.state()
         self._begin(parameters, tensors, seed)
+
+    def _load_rest(self, graph: _c.Graph, parameters: Sequence[_c.Value], tensors: Mapping[str, Any]) -> _c.Weights:
+        """The weights that stay, on the device. Refuses what does not fit the graph, parameters' first numbers too."""
+        for parameter in parameters:
+            given = tensors.get(parameter.name)
+            if given is not None:
+                _c._require_fitting(  # type: ignore[attr-defined]
+                    parameter.name, parameter.shape, given.numpy() if isinstance(given, _c.HostTensor) else given)
+        rest = {name: t for name, t in tensors.items() if name in graph.weights}
+        missing = [name for name in graph.weights if name not in rest]
+        if missing:
+            raise _c.ArgumentError(f"weights: {missing[0]} is neither trained nor given")
+        if not rest:
+            return _c.Weights()
+        loaded = self.device.load(rest, graph)
+        for name, (shape, dtype) in graph.weights.items():
+            found = loaded.find(name)
+            if found is not None and (found.shape, found.dtype) != (shape, dtype):
+                raise _c.ArgumentError(f"{name}: has the shape {shape} of {dtype}, and {found.shape} of {found.dtype} was given")
+        return loaded
 
     def _begin(self, parameters: Sequence[_c.Value], tensors: Mapping[str, Any], seed: int) -> None:
         import numpy
@@ -123,8 +145,10 @@ class Trainer:
             if not hasattr(array, "shape"):
                 import numpy
 
-                array = numpy.asarray(array)
-                array = array.astype(numpy.float32) if array.dtype == numpy.float64 else array
+                if isinstance(array, (list, tuple, numbers.Number)):  # nobody chose the type
+                    array = _c._listed(array, name)  # type: ignore[attr-defined]
+                else:
+                    array = numpy.asarray(array)
             arrays[name] = array
         forgotten = [name for name in self._inputs if name not in batch]
         if forgotten:
@@ -143,14 +167,14 @@ class Trainer:
         sizes: symbols that no input's shape tells. Behind accumulate() the step is of all
         micro-batches together, each counting by its weight. Returns loss and grad_norm.
         """
-        with self._turn:  # from the first input to the step
+        with self._turn.hold():  # from the first input to the step
             self._upload({**(batch or {}), **inputs}, sizes or {})
             return self._core.take_step(weight)
 
     def accumulate(self, batch: Mapping[str, Any] | None = None, *, weight: float = 1.0,
                    sizes: Mapping[str, int] | None = None, **inputs: Any) -> float:
         """Computes the gradients of a micro-batch and keeps them for the next step; gives its loss."""
-        with self._turn:
+        with self._turn.hold():
             self._upload({**(batch or {}), **inputs}, sizes or {})
             return float(self._core.accumulate(weight))
 

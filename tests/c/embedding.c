@@ -621,6 +621,8 @@ static void refuses(host* h, const model* m) {
     host_finish(h, commands);
     OK(vkf_program_finished(program, 0));
     FAILS(vkf_program_finished(program, 99), "slot 99 of");
+    vkf_segment segment = {.struct_size = sizeof(segment)};
+    FAILS(vkf_program_record_segment(program, commands, 1e9, 77, &segment), "layer: slot 77 of 1");
     const vkf_size_setting nope = {"nope", 1};
     double cost = 0;
     REQUIRE(vkf_program_cost(program, 1, &nope, &cost, &cost) == VKF_ERROR); /* wrong use, and not Vulkan's -1 */
@@ -783,9 +785,37 @@ static void runs(const model* m) {
     vkf_device_destroy(device);
 }
 
+/// Texts are cut between characters, here of three bytes each.
+static void cuts(void) {
+    enum { kBytes = 3, kCharacters = 400 };
+    char name[kBytes * kCharacters + 1];
+    for (int i = 0; i < kCharacters; ++i) {
+        memcpy(name + (ptrdiff_t)kBytes * i, "\xe2\x82\xac", kBytes);
+    }
+    name[sizeof(name) - 1] = 0;
+    const vkf_dim shape = vkf_size(2);
+    vkf_graph* graph = NULL;
+    vkf_value x;
+    OK(vkf_graph_create(&graph));
+    OK(vkf_graph_input(graph, name, VKF_F32, 1, &shape, &x));
+    char text[16];
+    size_t needed = 0;
+    for (size_t capacity = 1; capacity <= sizeof(text); ++capacity) {
+        OK(vkf_value_text(x, text, capacity, &needed));
+        REQUIRE(needed > sizeof(name) - 1 && strlen(text) == (capacity - 1) / kBytes * kBytes);
+        REQUIRE(strncmp(text, name, strlen(text)) == 0);
+    }
+    FAILS(vkf_graph_input(graph, name, VKF_F32, 1, &shape, &x), "\xe2\x82\xac");
+    const char* error = vkf_last_error();
+    const size_t length = strlen(error);
+    REQUIRE(length > 1023 - kBytes && length <= 1023 && strcmp(error + length - kBytes, "\xe2\x82\xac") == 0);
+    vkf_graph_destroy(graph);
+}
+
 int main(void) {
     REQUIRE(vkf_c_api_version() == VKF_C_API_VERSION);
     REQUIRE(strcmp(vkf_version(), VKFORMER_VERSION) == 0);
+    cuts();
     const model m = make_model();
     host h;
     host_create(&h);
