@@ -60,6 +60,9 @@ public:
         if (std::isnan(options.seconds)) {
             throw Error("seconds is not a number", "SelfTestOptions");
         }
+        if (options.repeats == 0) {
+            throw Error("repeats is 0, and each check runs at least once", "SelfTestOptions");
+        }
     }
 
     SelfTest run() {

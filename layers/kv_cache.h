@@ -16,9 +16,9 @@ namespace vkf {
 struct KvCache {
     Value key, value;
     Dim start = 0;
-    /// The type that keys and values are kept as: f32, f16, bf16 or int8; append() refuses
-    /// int4. For all but f32 the
-    /// states are i32, (B, capacity, Hk, packed_row_words(type, d)).
+    /// The type that keys and values are kept as: f32, f16, bf16 or int8; append() refuses int4.
+    /// For all but f32 the states are i32, (B, capacity, Hk, words of a row of d numbers);
+    /// pack_into() says how many words these are.
     WeightType type = WeightType::f32;
     /// The ring form, where no query sees further back than a window: the states' rows are written
     /// in turn. Rows of the tokens to be written, and of those that are seen then, these included;

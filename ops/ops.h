@@ -108,8 +108,8 @@ VKF_API Value gather_pages(Value pool, Value table);
 VKF_API Value scatter_pages(Value pool, Value x, Value table, Value lengths);
 
 /// (..., N) -> (..., N). weight and bias have shape (N); either may be empty. The variance is the
-/// biased one, computed in two passes. Where x is a sum with a residual, sum and norm are one
-/// dispatch on devices with six storage buffers a stage. torch.nn.LayerNorm.
+/// biased one; docs/numerics.md, 7, says how it is computed. Where x is a sum with a residual, sum
+/// and norm are one dispatch on devices with six storage buffers a stage. torch.nn.LayerNorm.
 VKF_API Value layer_norm(Value x, Value weight, Value bias, float eps = 1e-5f);
 /// x / sqrt(mean(x^2) + eps) * weight. torch.nn.RMSNorm.
 VKF_API Value rms_norm(Value x, Value weight, float eps = 1e-6f);
@@ -214,8 +214,10 @@ struct Rope {
     double theta = 10000.0;
     /// The dimensions that turn together. The wrong choice gives wrong numbers and no error.
     Required<RopeLayout> layout;
-    std::int64_t rotary_dim = 0;     ///< leading dimensions that turn; 0: all. Even.
-    std::int64_t max_positions = 0;  ///< rows of the cos/sin table
+    std::int64_t rotary_dim = 0;  ///< leading dimensions that turn; 0: all. Even.
+    /// Rows of the cos/sin table: needed by rope() and rope_at(). 0 in grouped_query_attention():
+    /// as many as its runs or its cache need.
+    std::int64_t max_positions = 0;
     RopeScaling scaling = {};
 
     bool operator==(const Rope&) const = default;
@@ -262,10 +264,11 @@ VKF_API Value concat(const std::vector<Value>& parts, int dim);
 /// torch.Tensor.copy_.
 VKF_API Value copy_into(Value window, Value x);
 /// copy_into() with rows (the last dimension) packed as f16, bf16 or int8: x (..., N), window (...,
-/// packed_row_words(type, N)) i32. A row of int8 has the scale max|x| / 127; a row that holds a
-/// number that is not finite reads as NaN throughout. At most 4 dimensions.
+/// words of a row) i32. A row has 4 ceil(N / 8) words as f16 or bf16, and 4 ceil(N / 16) + 4 as
+/// int8. A row of int8 has the scale max|x| / 127; a row that holds a number that is not finite
+/// reads as NaN throughout. At most 4 dimensions.
 VKF_API Value pack_into(Value window, Value x, WeightType type);
-/// Unpacks rows: (..., words of a row) i32 -> (..., columns).
+/// Unpacks rows of pack_into(): (..., words of a row) i32 -> (..., columns).
 VKF_API Value unpack_rows(Value words, WeightType type, std::int64_t columns);
 
 // --- images of a host ----------------------------------------------------------------------------

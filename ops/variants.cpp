@@ -28,6 +28,15 @@ bool known(std::string_view name) {
     throw Error("\"" + std::string(name) + "\" is no kernel to ask for; there are " + all, "VKFORMER_VARIANT");
 }
 
+/// What a kernel computes: of those that compute the same in the same arithmetic one is chosen.
+std::string_view work_of(std::string_view name) {
+    return name.starts_with("attention_")                          ? "attention"
+           : name.starts_with("rows_")                             ? "rows"
+           : name == "matmul_coopmat_int8" || name == "matmul_dot" ? "products in int8"
+           : name.starts_with("matmul_")                           ? "products in f16"
+                                                                   : name;
+}
+
 }  // namespace
 
 std::span<const char* const> variants() { return kVariants; }
@@ -36,8 +45,14 @@ void check_variants(const Capabilities& device) {
     const std::string_view all = device.variants;
     for (std::size_t at = 0; !all.empty() && at <= all.size();) {
         const std::size_t end = std::min(all.find(',', at), all.size());
-        if (!known(all.substr(at, end - at))) {
-            refuse(all.substr(at, end - at));
+        const std::string_view name = all.substr(at, end - at);
+        if (!known(name)) {
+            refuse(name);
+        }
+        for (const char* other : kVariants) {
+            if (other != name && work_of(other) == work_of(name) && device.asks_for(other)) {
+                throw Error("asks for " + std::string(name) + " and " + other + "; one at a time", "VKFORMER_VARIANT");
+            }
         }
         at = end + 1;
     }

@@ -12,7 +12,8 @@ namespace vkf {
 /// The names that VKFORMER_VARIANT may hold.
 std::span<const char* const> variants();
 
-/// Throws vkf::Error where VKFORMER_VARIANT names anything but variants().
+/// Throws vkf::Error where VKFORMER_VARIANT names anything but variants(), or two that do the same
+/// work.
 void check_variants(const Capabilities& device);
 
 /// True where VKFORMER_VARIANT names this one of variants(). Checks the others, too.

@@ -12,6 +12,7 @@
 #include "runtime/device/insides.h"
 #include "tests/believed.h"
 #include "tests/device.h"
+#include "tests/fixtures.h"
 #include "tests/op_check.h"
 
 using namespace vkf;
@@ -220,6 +221,22 @@ TEST_SUITE("decompose") {
         c.variants = "attention_share";
         CHECK(contains(error_of([&] { device().self_test({.seconds = 1}); }), "VKFORMER_VARIANT"));
         c = before;
+    }
+
+    TEST_CASE("VKFORMER_VARIANT: two kernels for one work are an error that names both") {
+        const auto told = [](const std::string& asked) {
+            const Environment variable("VKFORMER_VARIANT", asked);
+            return error_of([] { Device::create(); });
+        };
+        CHECK(told("attention_lanes,attention_shared") ==
+              "VKFORMER_VARIANT: asks for attention_lanes and attention_shared; one at a time");
+        CHECK(contains(told("attention_composed,attention_lanes"), "asks for attention_composed and attention_lanes;"));
+        CHECK(contains(told("attention_rows,attention_coopmat"), "asks for attention_rows and attention_coopmat;"));
+        CHECK(contains(told("matmul_half,matvec_columns,matmul_coopmat"), "matmul_half and matmul_coopmat;"));
+        CHECK(contains(told("matmul_dot,matmul_coopmat_int8"), "asks for matmul_dot and matmul_coopmat_int8;"));
+        CHECK(contains(told("rows_held,rows_looped"), "asks for rows_held and rows_looped;"));
+        CHECK(told("attention_shared,matmul_half,matmul_dot,matvec_columns,rows_held") == "");
+        CHECK(contains(told("bogus"), "VKFORMER_VARIANT: \"bogus\" is no kernel to ask for; there are "));
     }
 
     TEST_CASE("explain: says what was decomposed and why") {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -296,6 +297,14 @@ TEST_SUITE("device") {
             CHECK(SmallModel::check(program, 9) == "");
         }
         CHECK(last_words(std::move(device)) == "");
+    }
+
+    TEST_CASE("device: limits that are no numbers, or below 0, are refused") {
+        CHECK(contains(error_of([] { Device::create({.wait_seconds = NAN}); }), "wait_seconds is not a number"));
+        CHECK(contains(error_of([] { Device::create({.wait_seconds = -1}); }), "wait_seconds = -1 is below 0"));
+        CHECK(contains(error_of([] { Device::create({.submit_budget = NAN}); }), "submit_budget is not a number"));
+        CHECK(contains(error_of([] { Device::create({.submit_budget = -0.5}); }), "submit_budget = -0.5 is below 0"));
+        CHECK(error_of([] { Device::create({.submit_budget = 0, .wait_seconds = 0}); }) == "");
     }
 
     TEST_CASE("device: there is always one, also behind a move") {

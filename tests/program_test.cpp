@@ -128,6 +128,13 @@ TEST_SUITE("program") {
         CHECK(last_words(std::move(seven)) == "");
     }
 
+    TEST_CASE("program: one without slots is refused") {
+        Graph g;
+        g.output("y", relu(g.input("x", {4})));
+        CHECK(contains(error_of([&] { device().compile(g, {}, {.name = "none", .slots = 0}); }),
+                       "none: CompileOptions::slots is 0, and a program has at least 1"));
+    }
+
     TEST_CASE("program: long work is split into bounded submissions, with the same result") {
         Graph g;
         const Value x = g.input("x", {512, 64});

@@ -70,11 +70,19 @@ TEST_SUITE("doctor") {
         CHECK(device().left_out().empty());
     }
 
+    TEST_CASE("self-test: a check that never runs is no option") {
+        CHECK(contains(error_of([] { device().self_test({.repeats = 0}); }),
+                       "SelfTestOptions: repeats is 0, and each check runs at least once"));
+    }
+
     TEST_CASE("self-test: what cannot be planned is told, and not healthy") {
         const LeftOutByFile by_file;
         {
-            const Environment wrong("VKFORMER_TUNING", "matmul_rows=7");
-            const SelfTest test = Device::create().self_test({.repeats = 1});
+            const Device wrong = Device::create();
+            Capabilities& believed = Insides::core(wrong).capabilities;
+            believed.tuning = "matmul_rows=7";
+            believed.tuning_is_asked = true;
+            const SelfTest test = wrong.self_test({.repeats = 1});
             CHECK(test.verdict == Verdict::unusable);
             const std::vector<std::string> found = problems(test);
             REQUIRE_FALSE(found.empty());

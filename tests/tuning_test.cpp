@@ -352,6 +352,28 @@ TEST_SUITE("tuning") {
         }
     }
 
+    TEST_CASE("tuning: what cannot be is an error when a device is made, though no op asks") {
+        const ByFile by_file;
+        const std::vector<std::uint32_t> rows = tunable("matmul_rows").values(device().capabilities());
+        const std::string fits = choice("matmul_rows", rows.front());
+        const std::pair<std::string, std::string> all[] = {
+            {"bogus=1", "\"bogus\" is not to be chosen; there are matmul_columns, "},
+            {fits + ",bogus=1", "\"bogus\" is not to be chosen"},
+            {"matmul_rows=17", "matmul_rows=17 does not fit this device, which takes "},
+            {fits + "," + fits, "matmul_rows is given twice"},
+            {fits + "," + choice("matmul_rows", rows.back()), "matmul_rows is given twice"},
+        };
+        for (const auto& each : all) {
+            const std::string &wrong = each.first, &told = each.second;
+            CAPTURE(wrong);
+            const DeviceOptions asking{.tuning = wrong};
+            CHECK(contains(error_of([&] { Device::create(asking); }), "DeviceOptions::tuning: " + told));
+            const Environment variable("VKFORMER_TUNING", wrong);
+            CHECK(contains(error_of([] { Device::create(); }), "VKFORMER_TUNING: " + told));
+        }
+        CHECK(error_of([&] { Device::create({.tuning = fits}); }) == "");
+    }
+
     TEST_CASE("tuning: kept in the cache folder, found by later devices, forgotten") {
         const ByFile by_file;
         const TemporaryFolder folder;
@@ -370,11 +392,11 @@ TEST_SUITE("tuning") {
         DeviceOptions own = options;
         own.tuning = "0";
         CHECK(Device::create(own).capabilities().tuning == "");
-        own.tuning = "attention_split=512";
-        CHECK(Device::create(own).capabilities().tuning == "attention_split=512");
+        own.tuning = choice("matmul_rows", tunable("matmul_rows").values(before.capabilities()).back());
+        CHECK(Device::create(own).capabilities().tuning == own.tuning);
         {
-            const Environment variable("VKFORMER_TUNING", "matmul_rows=8");
-            CHECK(Device::create(own).capabilities().tuning == "matmul_rows=8");
+            const Environment variable("VKFORMER_TUNING", asked);
+            CHECK(Device::create(own).capabilities().tuning == asked);
         }
         {
             const Environment variable("VKFORMER_TUNING", "0");

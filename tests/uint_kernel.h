@@ -14,8 +14,8 @@ namespace vkf::test {
 
 class UintKernel {
 public:
-    /// `text` holds the function; it may name `constants`, which are uint. Of the entry point's name
-    /// there are four letters.
+    /// `text` holds the function; it may name `constants`, which are uint. The entry point's name
+    /// has four letters.
     UintKernel(const std::string& text, const std::string& function, const std::vector<std::string>& constants,
                const std::string& entry_point = "main");
 

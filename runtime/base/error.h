@@ -9,8 +9,8 @@
 
 namespace vkf {
 
-/// An error says what went wrong, and where: `where()` names the op, tensor or file; `result()` is
-/// the VkResult, 0 when Vulkan was not asked.
+/// An error says what went wrong, and where: `where()` names the op, tensor or file where one is
+/// known, and is empty elsewhere; `result()` is the VkResult, 0 when Vulkan was not asked.
 class VKF_API Error : public std::runtime_error {
 public:
     explicit Error(const std::string& what, std::string where = {}, int result = 0);

@@ -10,6 +10,7 @@
 
 #include "runtime/base/cache_folder.h"
 #include "runtime/base/text.h"
+#include "runtime/compile/asked_for.h"
 #include "runtime/device/deferred.h"
 #include "runtime/device/device_core.h"
 #include "runtime/device/enumerate.h"
@@ -146,6 +147,9 @@ void require_number(const std::optional<double>& option, const char* name) {
     if (option && std::isnan(*option)) {
         throw Error(std::string(name) + " is not a number", "DeviceOptions");
     }
+    if (option && *option < 0) {
+        throw Error(std::string(name) + " = " + exact(*option) + " is below 0", "DeviceOptions");
+    }
 }
 
 /// Finishes owned and borrowed devices alike, once the handles are set.
@@ -179,6 +183,7 @@ std::shared_ptr<DeviceCore> finish(std::shared_ptr<DeviceCore> core, const Devic
                                                                  VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES);
     std::copy(std::begin(ids.deviceUUID), std::end(ids.deviceUUID), core->uuid.begin());
     find_left_out(core->capabilities, options, folder, core->uuid);
+    check_asked_for(core->capabilities);
     std::filesystem::path file;
     if (environment("VKFORMER_PIPELINE_CACHE") != "0") {
         file = folder.empty() ? folder : folder / cache_file_name(core->capabilities);

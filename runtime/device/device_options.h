@@ -27,14 +27,16 @@ struct DeviceOptions {
     std::filesystem::path cache_folder = {};
     /// Most bytes of staging memory; larger uploads are streamed through it. At least 4 are taken.
     std::uint64_t staging_bytes = 16u << 20;
-    /// Most work in one submission, in operations plus bytes; longer runs are split. 0: no limit.
-    /// Not given: no limit on processors, which have no watchdog; elsewhere what takes a quarter of
-    /// a second, a part of a watchdog's 2 s: 2.5e9 at first, then by how long runs take.
+    /// Most work in one submission, in operations plus bytes; longer runs are split. At least 0,
+    /// which is no limit. Not given: no limit on processors, which have no watchdog; elsewhere what
+    /// takes a quarter of a second, a part of a watchdog's 2 s: 2.5e9 at first, then by how long
+    /// runs take.
     std::optional<double> submit_budget = {};
-    /// Most seconds to wait for what was submitted; 0: no limit. Not given: 600, on processors
-    /// 3600. When they are over, the call throws an Error that says so, and the device is given up:
-    /// every later call throws, and what was made from it is not destroyed but left, because it may
-    /// still be in use. Ticket::wait() with a time-out of its own gives nothing up.
+    /// Most seconds to wait for what was submitted, at least 0, which is no limit. Not given: 600,
+    /// on processors 3600. When they are over, the call throws an Error that says so, and the
+    /// device is given up: every later call throws, and what was made from it is not destroyed but
+    /// left, because it may still be in use. Ticket::wait() with a time-out of its own gives
+    /// nothing up.
     std::optional<double> wait_seconds = {};
     /// Asks every submission of the library's own whether it ran: there are drivers that cancel one
     /// and give VK_SUCCESS, and the outputs are then those of the run before. With it that is an
@@ -45,8 +47,9 @@ struct DeviceOptions {
     /// VKFORMER_CHECKED=1 asks for it too.
     bool checked = false;
     /// "name=number" with commas between: numbers for choosing kernels, instead of what
-    /// capabilities suggest (tunables()). Empty: what save_tuning() kept in the cache folder; "0":
-    /// what capabilities suggest. VKFORMER_TUNING is stronger.
+    /// capabilities suggest (tunables()); an error where one is unknown, given twice or does not
+    /// fit. Empty: what save_tuning() kept in the cache folder; "0": what capabilities suggest.
+    /// VKFORMER_TUNING is stronger.
     std::string tuning = {};
     /// Kernels that ops shall not take, as explain() names them, with commas between. Empty: those
     /// that vkformer-doctor found wrong and kept in the cache folder; "0": none.

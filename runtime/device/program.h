@@ -151,9 +151,10 @@ public:
     /// Times of the last run, when compiled with `profile` for a queue that has timestamps; else
     /// none.
     const std::vector<DispatchTime>& times() const;
-    /// times() as a table with GFLOP/s and GB/s.
+    /// times() as a table with GFLOP/s and GB/s; without times, a table without rows.
     std::string time_table() const;
-    /// times() as a trace for chrome://tracing or ui.perfetto.dev.
+    /// times() as a trace for chrome://tracing or ui.perfetto.dev; without times, one without
+    /// events.
     void write_trace(const std::filesystem::path& path) const;
 
 private:

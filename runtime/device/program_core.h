@@ -115,7 +115,7 @@ struct ProgramCore {
 
     // running
     std::vector<InputState> inputs;
-    std::vector<std::int64_t> checked_limits;  ///< [content check]; what uploaded numbers were held to
+    std::vector<std::int64_t> checked_limits;  ///< [content check]; what uploads were held to
     std::vector<DeviceTensor> bound;           ///< [storage]; what inputs and outputs are bound to
     VkCommandPool command_pool = VK_NULL_HANDLE;
     std::vector<VkCommandBuffer> commands;  ///< grows to the most submissions a run needed

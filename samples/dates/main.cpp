@@ -30,7 +30,7 @@ struct Options {
     std::vector<std::string> dates = {"the 3rd of March, 1999", "Fri, 20 Nov 2026", "31.12.1987", "July 4, 1976"};
     fs::path model = SAMPLE_FOLDER;
     std::string device;
-    fs::path picture = "dates-attention.svg";
+    fs::path picture;  ///< empty: none is drawn
     std::int64_t batch = 1;
     bool explain = false;
     bool check = false;
@@ -104,8 +104,10 @@ int rewrite(const Options& options) {
     }
     std::printf("%.2f ms per date, %.0f tokens/s\n", ms / static_cast<double>(answers.size()),
                 static_cast<double>(tokens) / ms * 1e3);
-    draw(options.picture, dates, options.dates.front(), answers.front());
-    std::printf("cross-attention drawn to %s\n", fs::absolute(options.picture).string().c_str());
+    if (!options.picture.empty()) {
+        draw(options.picture, dates, options.dates.front(), answers.front());
+        std::printf("cross-attention drawn to %s\n", fs::absolute(options.picture).string().c_str());
+    }
     if (options.explain) {
         std::printf("\n%s\n%s", dates.model().encoder().explain().c_str(), dates.model().decoder().explain().c_str());
     }
@@ -202,12 +204,14 @@ int check(const Options& options) {
 int main(int argc, char** argv) {
     Options options;
     CLI::App app("Rewrites dates into ISO 8601 with a trained Transformer on a Vulkan device");
+    app.option_defaults()->always_capture_default();
     app.add_option("dates", options.dates, "dates as people write them")->check([](const std::string& date) {
         return date.empty() ? std::string("a date is empty") : std::string();
     });
     app.add_option("--model", options.model, "folder with config.json and model.safetensors");
     app.add_option("--device", options.device, "index or part of the name of the Vulkan device");
-    app.add_option("--picture", options.picture, "where the cross-attention of the first date is drawn (SVG)");
+    app.add_option("--picture", options.picture,
+                   "where the cross-attention of the first date is drawn (SVG); else it is not");
     add_number(app, "--batch", options.batch, "dates answered together")->check(CLI::Range(1, 256));
     app.add_flag("--explain", options.explain, "print every dispatch, and why its kernel was chosen");
     app.add_flag("--check", options.check, "compare with the answers and tensors PyTorch computed");

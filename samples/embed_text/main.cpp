@@ -150,8 +150,10 @@ int run(const Options& options) {
 int main(int argc, char** argv) {
     Options options;
     CLI::App app("Finds lines that are alike, by sentence embeddings on a Vulkan device");
+    app.option_defaults()->always_capture_default();
     app.add_option("model", options.model, "folder with config.json, model.safetensors and tokenizer.json")->required();
-    app.add_option("lines", options.lines, "lines of text; without any they are read from the standard input");
+    app.add_option("lines", options.lines, "lines of text; without any they are read from the standard input")
+        ->default_str("");
     app.add_option("--query", options.query, "only those nearest to this");
     add_number(app, "--show", options.show, "how many")->check(CLI::Range(1, 1000));
     add_number(app, "--batch", options.batch, "lines that are read together")->check(CLI::Range(1, 1024));

@@ -260,6 +260,7 @@ int fine_tune(Options o) {
 }
 
 void add_options(CLI::App& app, Options& o) {
+    app.option_defaults()->always_capture_default();
     app.add_option("model", o.model, "folder with config.json and model.safetensors (or shards)")->required();
     CLI::Option* ids = app.add_option("--ids", o.ids, "file of token ids with spaces between, a text a line");
     app.add_option("--text", o.text, "file of text, a text a line, for the model's tokenizer")->excludes(ids);
@@ -268,9 +269,10 @@ void add_options(CLI::App& app, Options& o) {
     add_number(app, "--micro-batch", o.micro_batch, "texts that run together, in less memory; 0: all of a step")
         ->check(CLI::NonNegativeNumber);
     add_number(app, "--tokens", o.tokens, "tokens to which texts are cut, instead of what the model takes")
-        ->check(CLI::Range(2, 1 << 20));
+        ->check(CLI::Range(2, 1 << 20))
+        ->default_str("");
     add_number(app, "--lr", o.adamw.learning_rate, "learning rate")->check(CLI::NonNegativeNumber);
-    add_number(app, "--betas", o.betas, "of AdamW")->expected(2);
+    add_number(app, "--betas", o.betas, "of AdamW, as 0.9,0.999")->delimiter(',')->expected(2);
     add_number(app, "--eps", o.adamw.eps, "of AdamW")->check(CLI::NonNegativeNumber);
     add_number(app, "--weight-decay", o.adamw.weight_decay, "of AdamW")->check(CLI::NonNegativeNumber);
     add_number(app, "--clip", o.clip, "2-norm that all gradients together are clipped to; 0: they are not")
@@ -279,11 +281,13 @@ void add_options(CLI::App& app, Options& o) {
         ->check(CLI::IsMember({"constant", "linear", "cosine"}));
     add_number(app, "--warmup", o.warmup, "steps until the learning rate is reached")->check(CLI::NonNegativeNumber);
     CLI::Option* lora = add_number(app, "--lora", o.lora, "train adapters of this rank, and leave the model as it is")
-                            ->check(CLI::Range(1, 4096));
+                            ->check(CLI::Range(1, 4096))
+                            ->default_str("");
     add_number(app, "--lora-alpha", o.lora_alpha, "over the rank, the factor of the adapters; the rank if not given")
         ->check(CLI::PositiveNumber)
         ->needs(lora);
-    app.add_option("--lora-targets", o.lora_targets, "the linear layers that have adapters, by the ends of their names")
+    app.add_option("--lora-targets", o.lora_targets,
+                   "the linear layers that have adapters, by the ends of their names, as q_proj,v_proj")
         ->delimiter(',')
         ->needs(lora);
     app.add_option("--weights", o.weights, "what the model's matrices are kept as beside adapters")

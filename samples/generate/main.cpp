@@ -280,6 +280,7 @@ int save(const Options& options) {
 }
 
 void add_options(CLI::App& app, Options& o) {
+    app.option_defaults()->always_capture_default();
     app.add_option("model", o.model, "folder with config.json, model.safetensors (or shards) and tokenizer.json");
     CLI::Option* prompt = app.add_option("-p,--prompt", o.prompt, "text to be continued");
     app.add_flag("--chat", o.chat, "put the prompt as a question, as the folder's chat template says");
@@ -289,7 +290,8 @@ void add_options(CLI::App& app, Options& o) {
         ->excludes("--chat");
     add_number(app, "-n,--max-tokens", o.max_tokens, "most tokens of the answer")->check(CLI::Range(1, 1 << 20));
     add_number(app, "--temperature", o.sampling.temperature,
-               "0: always the likeliest token, which is what holds where nothing is said of draws")
+               "0: always the likeliest token, which is what holds where nothing is said of draws; above it, a draw "
+               "among the likeliest, of which --top-k says how many")
         ->check(CLI::Range(0.0, 100.0));
     add_number(app, "--top-k", o.sampling.top_k,
                "draw among so many of the likeliest, at temperature 1 if no other is given")
@@ -297,7 +299,8 @@ void add_options(CLI::App& app, Options& o) {
     add_number(app, "--top-p", o.sampling.top_p, "and among the fewest of those that reach this share; the same")
         ->check(CLI::Range(1e-6, 1.0));
     add_number(app, "--seed", o.sampling.seed, "of the draws");
-    app.add_option("--stop", o.stop, "text that ends the answer, and is not printed; may be given several times");
+    app.add_option("--stop", o.stop, "text that ends the answer, and is not printed; may be given several times")
+        ->default_str("");
     app.add_flag("--ignore-eos", o.ignore_eos, "go on where the model would end");
     app.add_flag("--no-bos", o.no_bos, "put no token that begins a text before the prompt");
     add_number(app, "--chunk", o.chunk, "tokens of the prompt that are read together")->check(CLI::Range(1, 1 << 16));
@@ -336,7 +339,8 @@ void add_options(CLI::App& app, Options& o) {
                "how fast the processes' devices are, as 3,1: shares are in proportion; else --layer-parallel "
                "measures, and --tensor-parallel takes them for alike")
         ->delimiter(',')
-        ->allow_extra_args(false);
+        ->allow_extra_args(false)
+        ->option_text("FLOAT,FLOAT...");
     add_number(app, "--limit", o.limit, "most seconds that one process waits for another")
         ->check(CLI::Range(0.01, 1e6));
     app.add_flag("--dry-run", o.dry_run, "print what memory it would take, and end");

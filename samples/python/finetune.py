@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fine-tunes a decoder with LoRA and draws the curve of its loss.
 
-finetune.py [FOLDER]: a Hugging Face folder; without one the small Llama in samples/generate, which
+finetune.py [FOLDER [STEPS]]: a Hugging Face folder; without one the small Llama in samples/generate, which
 learns to write its numbers backwards.
 """
 
@@ -10,6 +10,8 @@ import sys
 
 import vkformer as vkf
 
+if len(sys.argv) > 3 or "-h" in sys.argv or "--help" in sys.argv:
+    sys.exit("usage: finetune.py [FOLDER [STEPS]]")
 folder = sys.argv[1] if len(sys.argv) > 1 else str(pathlib.Path(__file__).parents[1] / "generate")
 steps = int(sys.argv[2]) if len(sys.argv) > 2 else 150
 texts = ["0 is orez.", "1 is eno.", "2 is owt.", "3 is eerht.", "4 is ruof.", "5 is evif."]

@@ -10,7 +10,9 @@ import numpy as np
 
 import vkformer as vkf
 
-folder, query = sys.argv[1:3]
+if len(sys.argv) != 3:
+    sys.exit("usage: search.py FOLDER QUERY, with lines on the standard input")
+folder, query = sys.argv[1:]
 lines = [line.strip() for line in sys.stdin if line.strip()]
 encoder = vkf.load_text_encoder(folder)
 similarity = encoder.encode(lines) @ encoder.encode(query)

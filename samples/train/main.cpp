@@ -326,6 +326,7 @@ int main(int argc, char** argv) {
     Options options;
     DatesOptions& t = options.trainer;
     CLI::App app("Trains a Transformer that rewrites dates into ISO 8601, from nothing, on a Vulkan device");
+    app.option_defaults()->always_capture_default();
     app.add_option("--out", options.out, "folder for the model, the checkpoint and the loss curve");
     app.add_option("--config", options.config, "sizes and characters, as samples/dates/config.json has them");
     app.add_option("--device", options.device, "index or part of the name of the Vulkan device");

@@ -217,6 +217,40 @@ TEST_CASE("programs: wrong arguments are refused by name") {
                   "line 2 of the arguments: tokenizer: byte 0 of the text is not UTF-8");
 }
 
+TEST_CASE("programs: dates draws a picture only where one is asked for") {
+    namespace fs = std::filesystem;
+    const fs::path usual = "dates-attention.svg";
+    const bool before = fs::exists(usual);
+    const Outcome o = run({DATES_PROGRAM, "31.12.1987"});
+    CHECK(o.code == 0);
+    CHECK_MESSAGE(has(o.output, "1987-12-31"), o.output);
+    CHECK_FALSE(has(o.output, "drawn"));
+    CHECK(fs::exists(usual) == before);
+}
+
+TEST_CASE("programs: --help tells what holds where nothing is given") {
+    const std::vector<std::pair<std::string, std::vector<std::string>>> all = {
+        {GENERATE_PROGRAM, {"128", "256", "fp32", "50"}},
+        {FINETUNE_PROGRAM, {"12", "0.001", "[0.9,0.999]", "constant", "[q_proj,v_proj]"}},
+        {TRAIN_PROGRAM, {"1000", "500", "32"}},
+        {DATES_PROGRAM, {"1"}},
+        {EMBED_TEXT_PROGRAM, {"16", "3"}},
+    };
+    for (const auto& [program, defaults] : all) {
+        const Outcome o = run({program, "--help"});
+        CHECK(o.code == 0);
+        for (const std::string& value : defaults) {
+            // as older and newer versions of CLI11 write it
+            const bool told = has(o.output, "=" + value) || has(o.output, "[" + value + "]");
+            CHECK_MESSAGE(told, value << " in " << o.output);
+        }
+    }
+    for (const std::string betas : {"0.8,0.9", "0.8,0.9,0.95"}) {
+        const Outcome o = run({FINETUNE_PROGRAM, "nowhere", "--ids", "nowhere", "--betas", betas});
+        CHECK_MESSAGE(has(o.output, "--betas") == (betas.size() > 7), o.output);
+    }
+}
+
 TEST_CASE("programs: two at once answer as one does") {
     for (const Sample& s : samples()) {
         const std::vector<std::string> words = command(s, s.model);

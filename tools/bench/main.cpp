@@ -158,6 +158,7 @@ int run(const Options& options) {
 int main(int argc, char** argv) {
     Options options;
     CLI::App app("Measures vkformer on a Vulkan device: results of ops are checked; medians are printed");
+    app.option_defaults()->always_capture_default();
     app.add_option("--device", options.device, "index or part of the name of the Vulkan device");
     app.add_option("--filter", options.filter, "a regular expression: only benchmarks whose names it finds");
     app.add_option("--json", options.json, "write the rows to this file");

@@ -10,7 +10,7 @@
 int main(int argc, char** argv) {
     DoctorOptions options;
     std::string folder = "vkformer-doctor";
-    bool no_report = false, dry_run = false;
+    bool no_report = false, no_measure = false, dry_run = false;
     CLI::App app(
         "Runs every kernel that a Vulkan device can take on small inputs, compares with double precision, and "
         "measures. "
@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
     CLI::Option* out =
         app.add_option("--output", folder, "folder of report.json and report.html")->capture_default_str();
     CLI::Option* none = app.add_flag("--no-report", no_report, "write neither");
-    app.add_flag("!--no-measure", options.measure, "check alone, and measure nothing");
+    app.add_flag("--no-measure", no_measure, "check alone, and measure nothing");
     CLI::Option* dry = app.add_flag("--dry-run", dry_run, "keep no list of kernels that failed");
     CLI::Option* forget = app.add_flag("--forget", options.forget, "remove the list that was kept, and end");
     forget->excludes(quick)->excludes(dry)->excludes(out)->excludes(none);
@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "vkformer-doctor: --output names no folder; --no-report writes no report\n");
         return 2;
     }
+    options.measure = !no_measure;
     options.keep = !dry_run;
     options.folder = no_report ? "" : folder;
     try {

@@ -143,6 +143,7 @@ int main(int argc, char** argv) {
     CLI::App app(
         "Measures which kernels a Vulkan device is faster with, and keeps that beside the pipeline cache for later "
         "programs on it");
+    app.option_defaults()->always_capture_default();
     app.add_option("--device", options.device, "index or part of the name of the Vulkan device");
     app.add_option("--seconds", options.seconds, "time spent on each number that is tried")
         ->check(CLI::Range(0.001, 60.0))
