@@ -10,13 +10,63 @@
 #include "models/load_beside.h"
 #include "models/load_parameters.h"
 #include "ops/ops.h"
+#include "runtime/base/map_file.h"
+#include "runtime/base/paths.h"
 #include "runtime/compile/plan.h"
 
 namespace vkf {
 
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr const char* kTextEncoder = "TextEncoder";
+
+OwnedJson read_file(const fs::path& path) { return parse_config(file_text(path, kMostConfigBytes), utf8_name(path)); }
+
+/// Reads modules.json; says whether it names a Pooling.
+bool read_modules(const fs::path& path) {
+    const OwnedJson modules = read_file(path);
+    if (!modules.is_array()) {
+        throw Error("is not a list of modules", utf8_name(path));
+    }
+    bool pools = false;
+    for (std::size_t i = 0; i < modules.size(); ++i) {
+        ConfigReader r(modules[i], utf8_name(path), "[" + std::to_string(i) + "].");
+        const std::string type = r.text("type", "");
+        const std::string kind = type.substr(type.rfind('.') + 1);
+        if (kind == "Pooling") {
+            r.only("path", "1_Pooling");
+            pools = true;
+        } else if (kind != "Transformer" && kind != "Normalize") {
+            r.fail("type", "is not a module that is known (Transformer, Pooling, Normalize)");
+        }
+    }
+    return pools;
+}
+
+/// Reads 1_Pooling/config.json; says whether the first token's state counts, not the mean.
+bool read_pooling(const fs::path& path) {
+    const OwnedJson root = read_file(path);
+    ConfigReader r(root, utf8_name(path));
+    for (const char* name : {"pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens",
+                             "pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken"}) {
+        r.only(name, false);
+    }
+    r.only("include_prompt", true);
+    const std::string mode = r.text("pooling_mode", "");  // of later files, in place of the others
+    const bool first = r.flag("pooling_mode_cls_token", mode == "cls");
+    const bool mean = r.flag("pooling_mode_mean_tokens", mode.empty() || mode == "mean");
+    if (first == mean) {
+        const char* field = first ? "pooling_mode_cls_token" : "pooling_mode_mean_tokens";
+        r.fail(mode.empty() ? field : "pooling_mode",
+               "is not supported: either the mean or the first token makes a text's vector");
+    }
+    r.find("word_embedding_dimension");
+    r.find("embedding_dimension");
+    r.finish();
+    return first;
+}
 
 TextEncoderOptions settled(TextEncoderOptions o, const EncoderFacts& facts) {
     o.max_tokens = o.max_tokens == 0 ? facts.max_tokens : o.max_tokens;
@@ -94,10 +144,16 @@ TextEncoderModel read_text_encoder(const Checkpoint& checkpoint) {
     model.facts_ = model.family_->facts();
     model.facts_.model_type = r.text("model_type", "");
     r.finish();
+    const fs::path modules = checkpoint.folder() / "modules.json";
+    const fs::path pooling = checkpoint.folder() / "1_Pooling" / "config.json";
+    const bool pools = is_there(modules) && read_modules(modules);
+    model.takes_first_token_ = (pools || is_there(pooling)) && read_pooling(pooling);
     return model;
 }
 
 const EncoderFamily& family_of(const TextEncoderModel& model) noexcept { return *model.family_; }
+
+bool takes_first_token(const TextEncoderModel& model) noexcept { return model.takes_first_token_; }
 
 void describe_text_encoder(Graph& graph, const TextEncoderModel& model, const TextEncoderOptions& options) {
     const TextEncoderOptions o = settled(options, model.facts());
@@ -107,8 +163,10 @@ void describe_text_encoder(Graph& graph, const TextEncoderModel& model, const Te
     const Value ids = graph.input("tokens", {batch, tokens}, DType::i32);
     const Value hidden = family_of(model).describe(ids, keys);
     graph.output("hidden", hidden);
-    const Value mean = matmul(graph.input("shares", {batch, 1, tokens}), hidden, {.masked_weights = true});
-    graph.output("embedding", unit_rows(mean, model.facts().hidden_size));
+    const Value pooled = takes_first_token(model)
+                             ? slice(hidden, 1, 0, 1)
+                             : matmul(graph.input("shares", {batch, 1, tokens}), hidden, {.masked_weights = true});
+    graph.output("embedding", unit_rows(pooled, model.facts().hidden_size));
 }
 
 Weights load_text_encoder(const Device& device, const Checkpoint& checkpoint, const TextEncoderModel& model,
@@ -169,7 +227,9 @@ std::vector<float> TextEncoder::run(std::span<const std::vector<std::int32_t>> t
     program_.set("tokens", static_cast<std::int64_t>(longest));
     program_.upload("tokens", tokens);
     program_.upload("keys", keys);
-    program_.upload("shares", shares);
+    if (!takes_first_token(model_)) {
+        program_.upload("shares", shares);
+    }
     program_.run();
     return program_.download("embedding");
 }

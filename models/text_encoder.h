@@ -25,12 +25,17 @@ public:
 private:
     friend TextEncoderModel read_text_encoder(const Checkpoint& checkpoint);
     friend const EncoderFamily& family_of(const TextEncoderModel& model) noexcept;
+    friend bool takes_first_token(const TextEncoderModel& model) noexcept;
 
     std::shared_ptr<const EncoderFamily> family_;
     EncoderFacts facts_;
+    bool takes_first_token_ = false;
 };
 
-/// Reads config.json. Throws Error as read_decoder() does.
+/// Reads config.json, and what sentence-transformers puts beside it: 1_Pooling/config.json, which
+/// says whether a text's vector is the mean of its hidden states, as without that file, or the
+/// state of its first token; and modules.json, which may name a Transformer, a Pooling and a
+/// Normalize. Throws Error as read_decoder() does, other poolings and modules included.
 VKF_API TextEncoderModel read_text_encoder(const Checkpoint& checkpoint);
 
 struct TextEncoderOptions {
@@ -43,7 +48,8 @@ struct TextEncoderOptions {
 /// Describes an encoder in `graph`. Inputs: tokens (batch, tokens) i32; keys (batch, tokens) i32, 0
 /// where a text is padded and 1 elsewhere; shares (batch, 1, tokens) f32, 0 where a text is padded
 /// and 1 / its length elsewhere. Outputs: hidden (batch, tokens, E); embedding (batch, E), the mean
-/// of a text's hidden states, scaled to length 1.
+/// of a text's hidden states, scaled to length 1. Where the model takes the first token's state,
+/// that is scaled, and there is no input shares.
 VKF_API void describe_text_encoder(Graph& graph, const TextEncoderModel& model, const TextEncoderOptions& options);
 
 /// Uploads what an encoder needs of a checkpoint, for several encoders. LoadOptions::choose gets
@@ -63,9 +69,10 @@ public:
     TextEncoder(const Device& device, const Weights& weights, const TextEncoderModel& model,
                 const TextEncoderOptions& options = {});
 
-    /// A vector of length 1 for each text, given as ids with the special tokens around them. A
-    /// text's vector does not depend on the other texts. Throws Error for an empty text, one that
-    /// is too long, a token outside the vocabulary, or RoBERTa's padding id within a text.
+    /// A vector of length 1 (whether or not modules.json has a Normalize) for each text, given as
+    /// ids with the special tokens around them. A text's vector does not depend on the other texts.
+    /// Throws Error for an empty text, one that is too long, a token outside the vocabulary, or
+    /// RoBERTa's padding id within a text.
     std::vector<std::vector<float>> embed(std::span<const std::vector<std::int32_t>> texts);
 
     const TextEncoderModel& model() const noexcept { return model_; }

@@ -271,6 +271,80 @@ TEST_CASE("decoder: fields of published checkpoints that change no numbers are r
     CHECK(contains(merged("gpt2", {{"pruned_heads", {{"0", {1}}}}}), "pruned_heads"));
 }
 
+TEST_CASE("decoder: config.json has the fields of published checkpoints, family by family") {
+    const nlohmann::json any{{"attention_dropout", 0.0}, {"initializer_range", 0.02}, {"torch_dtype", "bfloat16"},
+                             {"use_cache", true},        {"rope_scaling", nullptr},   {"rope_theta", 10000.0}};
+    const nlohmann::json phi4_mini{{"attention_bias", false}, {"full_attn_mod", 1}, {"interpolate_factor", 1},
+                                   {"lm_head_bias", false},   {"mlp_bias", false},  {"partial_rotary_factor", 0.75}};
+    struct Published {
+        const char* name;
+        nlohmann::json fields;
+        std::vector<const char*> wrong;  ///< those that may not be otherwise
+    };
+    const auto merged = [&](const char* name, const nlohmann::json& fields) {
+        nlohmann::json config = config_of(name);
+        config.erase("rope_parameters");
+        config.update(any);
+        config.update(fields);
+        return config;
+    };
+    for (const Published& p : std::vector<Published>{
+             {"llama", {{"max_sequence_length", 128}, {"pad_token_id", -1}}, {"max_sequence_length"}},
+             {"llama", {{"mlp_bias", false}, {"attention_bias", false}, {"pretraining_tp", 1}}, {}},
+             {"mistral", {{"attention_bias", false}, {"sliding_window", nullptr}}, {"attention_bias"}},
+             {"qwen2",
+              {{"attention_bias", false},
+               {"max_window_layers", 2},
+               {"sliding_window", 64},
+               {"use_mrope", false},
+               {"use_sliding_window", false}},
+              {"attention_bias", "use_mrope"}},
+             {"qwen3",
+              {{"attention_bias", false},
+               {"max_window_layers", 2},
+               {"sliding_window", nullptr},
+               {"use_sliding_window", false}},
+              {}},
+             {"gemma2",
+              {{"attention_bias", false},
+               {"cache_implementation", "hybrid"},
+               {"hidden_act", "gelu_pytorch_tanh"},
+               {"sliding_window", 6},
+               {"sliding_window_size", 6}},
+              {"sliding_window_size"}},
+             {"gemma3",
+              {{"attention_bias", false},
+               {"attn_logit_softcapping", nullptr},
+               {"cache_implementation", "hybrid"},
+               {"final_logit_softcapping", nullptr},
+               {"rope_local_base_freq", 10000},
+               {"sliding_window_pattern", 6}},
+              {}},
+             {"phi3",
+              {{"attention_bias", false},
+               {"auto_map", {{"AutoConfig", "configuration_phi3.Phi3Config"}}},
+               {"embd_pdrop", 0.0},
+               {"original_max_position_embeddings", 128}},
+              {"attention_bias"}},
+             {"phi3", phi4_mini, {"full_attn_mod", "interpolate_factor", "lm_head_bias", "mlp_bias"}},
+             {"olmo2", {{"attention_bias", false}, {"pad_token_id", 1}}, {}}}) {
+        CAPTURE(p.name);
+        const nlohmann::json good = merged(p.name, p.fields);
+        CHECK(refusal(good) == "");
+        nlohmann::json without = good;
+        for (const char* field : p.wrong) {
+            CAPTURE(field);
+            const nlohmann::json other = good[field].is_boolean() ? nlohmann::json(!good[field].get<bool>())
+                                                                  : nlohmann::json(good[field].get<int>() + 1);
+            CHECK(contains(with(good, field, other), std::string(field) + " = " + other.dump()));
+            without.erase(field);
+        }
+        CHECK(program_of(good) == program_of(without));
+    }
+    CHECK(contains(with(config_of("gemma2"), "sliding_window_size", 7), "differs from sliding_window, which is 6"));
+    CHECK(contains(with(merged("phi3", phi4_mini), "rope_scaling", {{"type", "longrope"}}), "without longrope"));
+}
+
 TEST_CASE("decoder: fields that are missing are what transformers takes them for, and null is none") {
     using Fields = std::vector<const char*>;
     const auto without = [](nlohmann::json config, const Fields& fields) {

@@ -69,7 +69,7 @@ NAMES = {
     "stdexcept": "invalid_argument length_error logic_error out_of_range overflow_error runtime_error",
     "string": "getline stod stof stoi stol stoll stoul stoull string to_string u8string",
     "string_view": "string_view",
-    "system_error": "errc error_code generic_category make_error_code system_category system_error",
+    "system_error": "errc error_category error_code generic_category make_error_code system_category system_error",
     "thread": "jthread this_thread thread",
     "tuple": "make_tuple tie tuple",
     "type_traits": "conditional_t decay_t false_type invoke_result_t is_base_of_v is_enum_v is_integral_v is_invocable_v"

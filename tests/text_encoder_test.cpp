@@ -124,6 +124,76 @@ TEST_CASE("text encoder: padding leaves no trace of the row it has, whatever tha
     CHECK(worst_embedding(good, together.embed(good.texts)) <= 1.0);
 }
 
+TEST_CASE("text encoder: a folder of sentence-transformers says how a text's states become a vector") {
+    const TemporaryFolder folder;
+    fs::copy(kEncoders / "bert", folder.path(), fs::copy_options::recursive);
+    fs::create_directory(folder.path() / "1_Pooling");
+    const auto pooled = [&](const nlohmann::json& fields) {
+        std::ofstream(folder.path() / "1_Pooling/config.json") << fields;
+        return error_of([&] { read_text_encoder(Checkpoint(folder.path())); });
+    };
+    const auto modules = [&](const nlohmann::json& types) {
+        nlohmann::json list = nlohmann::json::array();
+        for (const auto& type : types) {
+            list.push_back({{"idx", list.size()},
+                            {"path", type == "Pooling" ? "1_Pooling" : ""},
+                            {"type", "sentence_transformers.models." + type.get<std::string>()}});
+        }
+        std::ofstream(folder.path() / "modules.json") << list;
+        return error_of([&] { read_text_encoder(Checkpoint(folder.path())); });
+    };
+    const nlohmann::json mean{{"word_embedding_dimension", 24}, {"pooling_mode_mean_tokens", true}};
+    const nlohmann::json cls{{"word_embedding_dimension", 24},    {"pooling_mode_cls_token", true},
+                             {"pooling_mode_mean_tokens", false}, {"pooling_mode_max_tokens", false},
+                             {"pooling_mode_lasttoken", false},   {"include_prompt", true}};
+    // whose file is not there
+    CHECK(contains(modules({"Transformer", "Pooling", "Normalize"}), "1_Pooling"));
+    CHECK(pooled(mean) == "");
+    const EncodedTexts averaged(folder.path());
+    TextEncoder usual(device(), averaged.weights, averaged.model, {.max_batch = 4});
+    CHECK(worst_embedding(averaged, usual.embed(averaged.texts)) <= 1.0);
+    for (const nlohmann::json& first : {cls, nlohmann::json{{"embedding_dimension", 24}, {"pooling_mode", "cls"}}}) {
+        CHECK(pooled(first) == "");
+        EncodedTexts c(folder.path());
+        const std::size_t width = c.embedding.size() / c.texts.size();
+        for (std::size_t b = 0; b < c.texts.size(); ++b) {
+            const float* state = c.hidden.data() + b * c.longest * width;
+            double squares = 0;
+            for (std::size_t i = 0; i < width; ++i) {
+                squares += double(state[i]) * state[i];
+            }
+            for (std::size_t i = 0; i < width; ++i) {
+                c.embedding[b * width + i] = static_cast<float>(state[i] / std::sqrt(squares));
+            }
+        }
+        TextEncoder together(device(), c.weights, c.model, {.max_batch = 4});
+        CHECK(worst_embedding(c, together.embed(c.texts)) <= 1.0);
+        TextEncoder alone(device(), c.checkpoint, c.model, {.max_batch = 1});
+        CHECK(worst_embedding(c, alone.embed(c.texts)) <= 1.0);
+    }
+
+    const auto with = [&](nlohmann::json fields, const char* name, const nlohmann::json& value) {
+        fields[name] = value;
+        return pooled(fields);
+    };
+    const std::string file = (folder.path() / "1_Pooling/config.json").string();
+    CHECK(with(mean, "pooling_mode_max_tokens", true) == file + ": pooling_mode_max_tokens = true: is not supported");
+    CHECK(contains(with(mean, "pooling_mode_lasttoken", true), "pooling_mode_lasttoken = true"));
+    CHECK(contains(with(mean, "pooling_mode_cls_token", true), "pooling_mode_cls_token = true: is not supported"));
+    CHECK(
+        contains(with(mean, "pooling_mode_mean_tokens", false), "pooling_mode_mean_tokens = false: is not supported"));
+    CHECK(contains(with(mean, "include_prompt", false), "include_prompt = false"));
+    CHECK(contains(with(mean, "pooling_mode_attention", true), "pooling_mode_attention = true: is not known"));
+    CHECK(contains(pooled({{"pooling_mode", "max"}}), "pooling_mode = \"max\": is not supported"));
+    CHECK(pooled(mean) == "");
+    CHECK(contains(modules({"Transformer", "Pooling", "Dense"}),
+                   "modules.json: [2].type = \"sentence_transformers.models.Dense\": is not a module that is known"));
+    std::ofstream(folder.path() / "modules.json") << R"([{"type": "models.Pooling", "path": "2_Pooling"}])";
+    CHECK(contains(error_of([&] { read_text_encoder(Checkpoint(folder.path())); }), "[0].path = \"2_Pooling\""));
+    std::ofstream(folder.path() / "modules.json") << "{}";
+    CHECK(contains(error_of([&] { read_text_encoder(Checkpoint(folder.path())); }), "is not a list of modules"));
+}
+
 TEST_CASE("text encoder: files and fields of older checkpoints are read") {
     const EncodedTexts c(kEncoders / "bert");
     const TemporaryFolder folder;

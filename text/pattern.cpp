@@ -334,6 +334,19 @@ private:
         }
     }
 
+    /// True for the property of letters of one case, whose other cases Oniguruma takes too where
+    /// case is ignored, and PCRE2 does not.
+    static bool is_of_one_case(const std::string& property) {
+        std::string name;
+        for (const char c : property) {
+            if (std::string_view("{}^ _-").find(c) == std::string_view::npos) {
+                name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+            }
+        }
+        constexpr std::array<std::string_view, 7> kNames{"lu", "ll", "lt", "upper", "lower", "uppercase", "lowercase"};
+        return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+    }
+
     /// \p{...}, \x{...}, or without braces
     void braced_escape() {
         const std::size_t end = at_ + 2 < in_.size() && in_[at_ + 2] == '{' ? in_.find('}', at_) : at_ + 1;
@@ -342,6 +355,9 @@ private:
         }
         const std::string whole = in_.substr(at_, end + 1 - at_);
         const std::size_t name = whole.find_first_not_of("{^", 2);
+        if (in_class_ && groups_.back().ignores_case && whole[1] != 'x' && is_of_one_case(whole.substr(2))) {
+            refuse(whole + " in a class where case is ignored");
+        }
         const bool script = whole[1] != 'x' && name < whole.size() && is_script(whole.substr(name, end - at_ - name));
         out_ += script ? whole.substr(0, name) + "sc:" + whole.substr(name) : whole;
         at_ = end + 1;

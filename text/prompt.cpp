@@ -60,15 +60,18 @@ BeginOfText begin_of_text(const fs::path& folder, bool trained) {
 std::vector<std::int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view text, BeginOfText policy,
                                         std::optional<std::int32_t> begin) {
     std::vector<std::int32_t> ids = tokenizer.encode(text);
-    const auto begins = [&](const std::vector<std::int32_t>& of) {
-        return begin ? std::find_if(of.begin(), of.end(), [&](std::int32_t id) { return id != *begin; }) - of.begin()
-                     : 0;
-    };
-    if (policy == BeginOfText::put && begin && begins(ids) == 0) {
-        ids.insert(ids.begin(), *begin);
+    if (policy == BeginOfText::as_tokenizer || !begin) {
+        return ids;
     }
+    const auto begins = [&](const std::vector<std::int32_t>& of) {
+        return std::find_if(of.begin(), of.end(), [&](std::int32_t id) { return id != *begin; }) - of.begin();
+    };
     // what the text itself begins with stays
-    if (policy == BeginOfText::leave_out && begins(ids) > 0 && begins(ids) > begins(tokenizer.encode(text, false))) {
+    const std::ptrdiff_t own = begins(ids) > 0 ? begins(tokenizer.encode(text, false)) : 0;
+    const std::ptrdiff_t wanted = policy == BeginOfText::put ? std::max<std::ptrdiff_t>(own, 1) : own;
+    if (begins(ids) < wanted) {
+        ids.insert(ids.begin(), *begin);
+    } else if (begins(ids) > wanted) {
         ids.erase(ids.begin());
     }
     return ids;

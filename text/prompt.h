@@ -32,7 +32,9 @@ VKF_API BeginOfText begin_of_text(const std::filesystem::path& folder, bool trai
 
 /// The ids of a text with the tokens that the tokenizer puts around it. `policy` decides whether
 /// the token `begin` (DecoderFacts::begin) stands before them: once, not at all, or as the
-/// tokenizer has it. If the text itself begins with that token, that one stays.
+/// tokenizer has it. If the text itself begins with that token, that one stays, and the first two
+/// put no other before it. (What ChatTemplate::prompt() gives needs none of this:
+/// Tokenizer::encode(text, false).)
 VKF_API std::vector<std::int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view text, BeginOfText policy,
                                                 std::optional<std::int32_t> begin);
 

@@ -35,7 +35,7 @@ public:
     /// `truncate`: cut to the file's `truncation`, where it has one (transformers, too, cuts only
     /// when it is asked to). Padding is left to the caller. Throws Error where the text is not
     /// UTF-8, grows to more than 32 times its bytes and 64 KiB, or has what the file has no token
-    /// for, not even one for what is unknown.
+    /// for, not even one for what is unknown. BPE leaves that out instead, as `tokenizers` does.
     std::vector<std::int32_t> encode(std::string_view text, bool special = true, bool truncate = false) const;
     /// The text of ids. Ids that no token has are skipped; with `skip_special` special tokens are
     /// skipped too.

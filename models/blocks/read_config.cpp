@@ -161,6 +161,13 @@ Rope read_rope(ConfigReader& reader, const RopeDefaults& defaults) {
     return rope;
 }
 
+void read_again(ConfigReader& reader, const std::string& name, const std::string& first, std::int64_t value) {
+    const json* found = reader.find(name);
+    if (found != nullptr && *found != json(value)) {
+        reader.fail(name, "differs from " + first + ", which is " + std::to_string(value));
+    }
+}
+
 std::int64_t read_window(ConfigReader& reader, std::int64_t otherwise) {
     const std::int64_t window = reader.integer("sliding_window", otherwise);
     return reader.is_null("sliding_window") ? 0 : window;

@@ -43,6 +43,9 @@ Rope read_rope_object(ConfigReader& object, const Rope& from, const RopeDefaults
 /// Throws naming head_dim where a head has an odd number of dimensions that turn.
 void check_pairs(const ConfigReader& reader, const Rope& rope);
 
+/// Reads a second name of a field, which may be there with the first one's value only.
+void read_again(ConfigReader& reader, const std::string& name, const std::string& first, std::int64_t value);
+
 /// sliding_window: how many tokens a query sees; null is 0, which stands for all.
 std::int64_t read_window(ConfigReader& reader, std::int64_t otherwise);
 /// The same, where a window of no keys is refused: only null says that there is none.

@@ -28,6 +28,7 @@ public:
           logit_softcap_(read_softcap(r, "final_logit_softcapping", 30.0)),
           bias_(r.flag("attention_bias", false)),
           tied_(r.flag("tie_word_embeddings", true)) {
+        read_again(r, "sliding_window_size", "sliding_window", read_window(r, 4096));
         r.need("head_dim");    // which the width does not give here
         r.find("hidden_act");  // which transformers does not read here
         r.only("use_bidirectional_attention", false);

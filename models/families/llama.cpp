@@ -22,6 +22,8 @@ public:
           attention_bias_(r.flag("attention_bias", false)),
           mlp_bias_(r.flag("mlp_bias", false)),
           tied_(r.flag("tie_word_embeddings", false)) {
+        // of the first LLaMA's files
+        read_again(r, "max_sequence_length", "max_position_embeddings", sizes_.max_positions);
         r.only("is_llama_config", true);
         r.only("rope_interleaved", false);
     }

@@ -19,6 +19,7 @@ public:
           eps_(read_epsilon(r, "rms_norm_eps", 1e-6)),
           activation_(read_activation(r, "hidden_act", "silu")),
           tied_(r.flag("tie_word_embeddings", false)) {
+        r.only("attention_bias", false);
         const std::int64_t window = read_window_or_null(r, 4096);
         windows_ = read_windows(r, sizes_.layers, window, [&](std::int64_t) { return window > 0; });
     }

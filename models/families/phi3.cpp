@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Phi-3 and Phi-4-mini (Abdin et al. 2024): Llama's layer with one matrix for queries, keys and
-// values and one for both halves of the gate; RoPE may turn a part of each head, and a query may
-// see a window of keys.
+// Phi-3 and Phi-4 (Abdin et al. 2024) without longrope, which those for long texts and Phi-4-mini
+// have: Llama's layer with one matrix for queries, keys and values and one for both halves of the
+// gate; RoPE may turn a part of each head, and a query may see a window of keys.
 #include "layers/inner_layers.h"
 #include "models/blocks/decoder_stack.h"
 #include "models/blocks/norm.h"
@@ -21,7 +21,13 @@ public:
           eps_(read_epsilon(r, "rms_norm_eps", 1e-5)),
           activation_(read_activation(r, "hidden_act", "silu")),
           tied_(r.flag("tie_word_embeddings", false)),
-          window_(read_window_or_null(r, 0)) {}
+          window_(read_window_or_null(r, 0)) {
+        for (const char* bias : {"attention_bias", "mlp_bias", "lm_head_bias"}) {
+            r.only(bias, false);
+        }
+        r.only("full_attn_mod", 1);
+        r.only("interpolate_factor", 1);
+    }
 
     DecoderFacts facts() const override {
         const std::vector<std::int64_t> windows(static_cast<std::size_t>(sizes_.layers), window_);

@@ -21,6 +21,7 @@ public:
           activation_(read_activation(r, "hidden_act", "silu")),
           windows_(read_late_windows(r, sizes_.layers)),
           tied_(r.flag("tie_word_embeddings", false)) {
+        r.only("attention_bias", false);  // which transformers does not read here
         r.only("use_mrope", false);
     }
 

@@ -49,7 +49,7 @@ void sleep_if_ended() noexcept {
 /// What the error says, without where() before and the VkResult behind.
 std::string said(const vkf::Error& e) {
     std::string text = e.what();
-    if (e.result() != 0) text.erase(text.rfind(" (VkResult"));
+    if (e.result() != 0) text = text.substr(0, text.rfind(" (VkResult"));
     return e.where().empty() ? text : text.substr(e.where().size() + 2);
 }
 

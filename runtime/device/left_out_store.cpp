@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string_view>
+#include <system_error>
 
 #include "runtime/base/error.h"
 #include "runtime/base/map_file.h"

@@ -99,12 +99,22 @@ TEST_CASE("tokenizer: what is not known or contradicts itself is refused by name
     file = small_bpe();
     file["model"]["vocab"]["c"] = 2;
     CHECK(refusal(file.dump()).find("two tokens have the id 2") != std::string::npos);
+    const auto pattern_refusal = [&](const char* pattern) {
+        return with("pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}});
+    };
     for (const char* pattern :
          {"[a&&b]", "[a[bc]]", "\\h", "a{1,2}+", "(", "(?m:.)", "\\u12", "a{1}?", "x(?i)a|b", "(?:x(?i)a|b)c",
           "(a)(?i)b|c", "\\Qa\\E", "a\\E", "\\C-a", "\\x", "\\xc3\\xa9", "(?i)ss", "(?i:a(FI))", "(?i)[\u00DF]"}) {
         CAPTURE(pattern);
-        CHECK(with("pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}})
-                  .find("the pattern " + std::string(pattern)) != std::string::npos);
+        CHECK(pattern_refusal(pattern).find("the pattern " + std::string(pattern)) != std::string::npos);
+    }
+    for (const char* property : {"\\p{Lu}", "\\P{Ll}", "\\p{^Lt}", "\\p{Uppercase}", "\\p{ lower }"}) {
+        CAPTURE(property);
+        const std::string why = " has " + std::string(property) + " in a class where case is ignored";
+        for (const std::string& pattern :
+             {"(?i)[" + std::string(property) + "]", "(?i:[^a" + std::string(property) + "])"}) {
+            CHECK(pattern_refusal(pattern.c_str()).find("the pattern " + pattern + why) != std::string::npos);
+        }
     }
 }
 

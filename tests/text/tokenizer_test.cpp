@@ -106,7 +106,7 @@ TEST_CASE("tokenizer: what Oniguruma writes otherwise is written as PCRE2 has it
     // options that reach as far in both, and pairs where case counts
     for (const char* pattern :
          {"(?i)a|b", "x|(?i)a|b", "(?:(?i)x)a|b", "(?<n>(?i)a|b)", "(?<=(?i)a|b)", "(?#x(?i)|)a|b", "(x(?i)a)|b",
-          "ss(?i:a)fi", "(?i)a(?-i:ss)", "(?i:'s|'t|'re|'ve|'m|'ll|'d)"}) {
+          "ss(?i:a)fi", "(?i)a(?-i:ss)", "(?i:'s|'t|'re|'ve|'m|'ll|'d)", "(?i)\\p{Lu}(?-i:[\\p{Lu}])[\\p{L}]"}) {
         same(pattern, pattern);
     }
 }
@@ -125,6 +125,12 @@ TEST_CASE("tokenizer: a Unigram model without unk_id takes what its vocabulary h
     }
     file["model"]["unk_id"] = 9;
     CHECK(refusal(file.dump()).find("unk_id 9 is not in the vocabulary") != std::string::npos);
+}
+
+TEST_CASE("tokenizer: BPE without unk_token leaves out what its vocabulary lacks, as in `tokenizers`") {
+    const Tokenizer tokenizer = Tokenizer::parse(small_bpe().dump(), "tokenizer.json");
+    CHECK(tokenizer.encode("b\u00E9axb\u00E9") == std::vector<std::int32_t>{1, 2});
+    CHECK(tokenizer.encode("\u00E9").empty());
 }
 
 TEST_CASE("tokenizer: a script in a pattern is what its characters are of, not what others borrow them for") {
