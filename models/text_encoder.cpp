@@ -54,9 +54,13 @@ bool read_pooling(const fs::path& path) {
         r.only(name, false);
     }
     r.only("include_prompt", true);
-    const std::string mode = r.text("pooling_mode", "");  // of later files, in place of the others
+    const std::string mode = r.text("pooling_mode", "");  // of later files
     const bool first = r.flag("pooling_mode_cls_token", mode == "cls");
     const bool mean = r.flag("pooling_mode_mean_tokens", mode.empty() || mode == "mean");
+    if (!mode.empty()) {
+        r.only("pooling_mode_cls_token", mode == "cls");
+        r.only("pooling_mode_mean_tokens", mode == "mean");
+    }
     if (first == mean) {
         const char* field = first ? "pooling_mode_cls_token" : "pooling_mode_mean_tokens";
         r.fail(mode.empty() ? field : "pooling_mode",

@@ -48,7 +48,10 @@ std::shared_ptr<const Shader> module_of(const std::string& name, const std::stri
 }
 
 /// Throws where the text, beside its comments, uses a word for what kernels do not bind to a mod.
-void require_no_memory(const std::string& text) {
+void require_no_memory(std::string text) {
+    for (std::size_t at; (at = text.find("\\\n")) != std::string::npos;) {  // lines that go on
+        text.erase(at, 2);
+    }
     const auto of_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
     for (std::size_t at = 0; at < text.size();) {
         if (text.compare(at, 2, "//") == 0) {

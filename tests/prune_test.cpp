@@ -340,15 +340,17 @@ TEST_SUITE("prune") {
         if (!can_compile_glsl()) {
             return;
         }
-        const auto refused = [](const std::string& body, const std::string& entry_point = "main") {
-            return error_of([&] {
-                UintKernel("uint f(uint x) { " + body + " }", "f", {}, entry_point)
-                    .difference({}, 4, [](std::uint32_t x) { return x; });
-            });
+        const auto refused = [](const std::string& text, const std::string& entry_point = "main") {
+            return error_of(
+                [&] { UintKernel(text, "f", {}, entry_point).difference({}, 4, [](std::uint32_t x) { return x; }); });
         };
-        CHECK(refused("return x;").empty());
-        CHECK(contains(refused("return uint(double(x) * 1.0lf);"), "needs SPIR-V's capability Float64"));
-        CHECK(contains(refused("return x;", "mine"), "has no entry point for compute that is called main"));
+        const std::string same = "uint f(uint x) { return x; }";
+        CHECK(refused(same).empty());
+        CHECK(contains(refused("uint f(uint x) { return uint(double(x) * 1.0lf); }"),
+                       "needs SPIR-V's capability Float64"));
+        CHECK(contains(refused(same, "mine"), "has no entry point for compute that is called main"));
+        CHECK(contains(refused("layout(set = 0, binding = 2) buffer Z { uint z[]; };\nuint f(uint x) { return z[x]; }"),
+                       "binds 2 buffers, its shader has 3"));
     }
 
     TEST_CASE("prune: loops, switches and early returns under constants do what they did") {

@@ -231,6 +231,9 @@ TEST_CASE("score_mod: memory of its own is refused, and types that the device wa
         CHECK(contains(error_of([&] { ScoreMod::glsl(own + "\n" + kHead + "{ return mine[key]; }"); }),
                        "the text uses `"));
     }
+    CHECK(contains(error_of([] { ScoreMod::glsl("shar\\\ned float mine;\n" + kHead + "{ return mine; }"); }),
+                   "`shared`"));
+    CHECK(ScoreMod::glsl(kHead + "{ return score; } // a buffer \\\n uniform"));
     CHECK(ScoreMod::glsl("// buffer\n/* uniform, shared */ float mod_shared() { return 1.0; }\n" + kHead +
                          "{ return score; } // shared"));
     if (!can_compile_glsl()) {

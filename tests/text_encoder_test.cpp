@@ -172,6 +172,9 @@ TEST_CASE("text encoder: a folder of sentence-transformers says how a text's sta
         CHECK(worst_embedding(c, alone.embed(c.texts)) <= 1.0);
     }
 
+    CHECK(contains(pooled({{"pooling_mode", "cls"}, {"pooling_mode_mean_tokens", true}}), "pooling_mode_mean_tokens"));
+    CHECK(contains(pooled({{"pooling_mode", "mean"}, {"pooling_mode_cls_token", true}}), "pooling_mode_cls_token"));
+    CHECK(pooled({{"pooling_mode", "mean"}, {"pooling_mode_cls_token", false}}) == "");
     const auto with = [&](nlohmann::json fields, const char* name, const nlohmann::json& value) {
         fields[name] = value;
         return pooled(fields);

@@ -85,16 +85,23 @@ void refuse_mask(nb::handle object, const std::string& what) {
     }
 }
 
-/// The same for what is in lists, too.
-void refuse_masks(nb::handle object, const std::string& what) {
+/// The same for what is in lists, too. Lists within more lists than an array has dimensions, and
+/// those that hold themselves, are left to NumPy, which refuses them.
+void refuse_masks(nb::handle object, const std::string& what, std::vector<PyObject*>& around) {
+    constexpr std::size_t kMostDimensions = 64;
     if (PyFloat_Check(object.ptr()) != 0 || PyLong_Check(object.ptr()) != 0) return;
     if (PyList_Check(object.ptr()) == 0 && PyTuple_Check(object.ptr()) == 0) return refuse_mask(object, what);
-    for (const nb::handle part : object) refuse_masks(part, what);
+    if (around.size() > kMostDimensions || std::find(around.begin(), around.end(), object.ptr()) != around.end())
+        return;
+    around.push_back(object.ptr());
+    for (const nb::handle part : object) refuse_masks(part, what, around);
+    around.pop_back();
 }
 
 /// Numbers written out in Python as an array: their type is not one that somebody chose.
 nb::object listed(nb::handle object, const std::string& what) {
-    refuse_masks(object, what);
+    std::vector<PyObject*> around;
+    refuse_masks(object, what, around);
     nb::object array = numpy().attr("asarray")(object);
     if (nb::cast<std::string>(array.attr("dtype").attr("name")) == "float64") {
         array = array.attr("astype")("float32");

@@ -283,6 +283,18 @@ def test_a_refused_trainer_leaves_the_graph_as_it_was():
         assert all((a != b).any() for a, b in zip(step.state_dict().values(), (w + 1, w[:, 0], w[:, 0])))
 
 
+def test_an_output_of_the_step_s_name_is_refused_before_the_graph_changes():
+    for name in ("loss", "grad_norm"):
+        g = vkf.Graph()
+        x = g.input("x", [1, 4])
+        loss = vkf.cross_entropy(vkf.linear_layer(x, "a", 3), g.input("t", [1], "int32"))
+        g.output(name, vkf.relu(x))
+        for _ in range(2):
+            with pytest.raises(ValueError, match=f"{name}: the graph has an output of that name"):
+                vkf.Trainer(g, loss)
+        assert g.weights
+
+
 def test_batches_of_doubles_are_refused_unless_written_out():
     step = square()
     y, z = np.zeros((1, 3), np.float32), np.zeros(2, np.float32)

@@ -114,6 +114,33 @@ def test_bools_of_numpy_are_bools():
         layer(x, is_causal=np.zeros(2, bool))
 
 
+def test_modules_of_ones_own_may_describe_themselves_in_any_way():
+    class Bound(vkf.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.describe = lambda x, attn_mask=None: x if attn_mask is None else x + attn_mask
+
+    class Static(vkf.nn.Module):
+        @staticmethod
+        def describe(x, attn_mask=None):
+            return x if attn_mask is None else x + attn_mask
+
+    x = array(2, 3)
+    for module in (Bound(), Static()):
+        assert (module(x) == x).all() and (module(x, x) == 2 * x).all()
+        with pytest.raises(ValueError, match="attn_mask is of int32; a mask is of bool"):
+            module(x, np.ones((2, 3), np.int32))
+
+
+def test_sizes_of_norms_are_whole_numbers():
+    for wrong in ((3.7,), "3", ("3",)):
+        for norm in (vkf.nn.LayerNorm, vkf.nn.RMSNorm):
+            with pytest.raises(TypeError):
+                norm(wrong)
+    norm = vkf.nn.LayerNorm(np.int64(3)).load_state_dict({"weight": np.ones(3, np.float32), "bias": np.zeros(3, np.float32)})
+    assert norm(array(2, 3)).shape == (2, 3)
+
+
 def test_results_are_like_the_first_argument_whatever_the_order_of_the_call(device):
     layer, x = layer_of(), array(1, 3, 8)
     mask = np.array([[False, False, True]])

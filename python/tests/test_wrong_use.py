@@ -202,6 +202,16 @@ def test_masked_arrays_in_lists_are_refused(device):
             call()
 
 
+def test_lists_within_themselves_are_refused():
+    itself, deep = [1.0], 1.0
+    itself += [itself, itself]
+    for _ in range(100000):
+        deep = [deep]
+    for wrong in (itself, deep):
+        with pytest.raises(ValueError):
+            vkf.relu(wrong)
+
+
 # --- masks -----------------------------------------------------------------------------------
 
 

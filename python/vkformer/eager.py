@@ -59,7 +59,7 @@ if hasattr(os, "register_at_fork"):
 
 def _key(options: dict[str, Any]) -> tuple[Any, ...]:
     """What tells options apart: 1 and True are equal, as 0.0 and -0.0 are, and a function may tell them apart."""
-    return tuple((name, type(value), str(value) if isinstance(value, float) and value == 0 else value)
+    return tuple((name, type(value), str(value) if isinstance(value, numbers.Real) and value == 0 else value)
                  for name, value in options.items())
 
 

@@ -92,7 +92,8 @@ class Decoder(_c.DecoderCore):
     def chat(self, question: str, system: str = "") -> str:
         """The question as the model was trained to see one: a prompt for generate().
 
-        Its special tokens are in it. It is encoded without further ones, also where text is added behind it.
+        Its special tokens are in it. It is encoded without further ones, also where text is added behind
+        it with +; what else is made of it, as by an f-string, is a text like any other.
         """
         return _Chat(_c.ChatTemplate(self.folder).prompt(question, system))
 

@@ -12,12 +12,13 @@ import copy
 import functools
 import inspect
 import numbers
+import operator
 import os
 from typing import Any, Callable, Mapping
 
 from . import _vkformer as _c
 from ._turns import Lock
-from .eager import _dtype, _finish, _require_no_gradient, as_arrays, default_device, require_mask, tensors_device
+from .eager import _dtype, _finish, _key, _require_no_gradient, as_arrays, default_device, require_mask, tensors_device
 
 __all__ = ["Embedding", "LayerNorm", "Linear", "Module", "MultiheadAttention", "RMSNorm", "Transformer",
            "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
@@ -69,10 +70,16 @@ def _frozen(tensors: dict[str, Any]) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=256)
-def _parameters(describe: Any) -> dict[str, bool]:
-    """The parameters of a module's describe(), in their order, and whether each is a bool."""
-    found = list(inspect.signature(describe).parameters.values())[1:]
+def _parameters_of(describe: Any, bound: bool) -> dict[str, bool]:
+    found = list(inspect.signature(describe).parameters.values())[int(bound):]
     return {p.name: p.annotation is bool or str(p.annotation).startswith("bool") for p in found}
+
+
+def _parameters(module: Module) -> dict[str, bool]:
+    """The parameters of a module's describe(), in their order, and whether each is a bool."""
+    describe: Any = module.describe
+    function = getattr(describe, "__func__", None)  # a method's
+    return _parameters_of(describe if function is None else function, function is not None)
 
 
 def _array(what: str, given: Any) -> Any:
@@ -86,7 +93,7 @@ def _array(what: str, given: Any) -> Any:
 
 def _sizes(shape: Any) -> tuple[int, ...]:
     """A shape, which may be given as its one size."""
-    return tuple(int(size) for size in ((shape,) if isinstance(shape, numbers.Integral) else shape))
+    return tuple(operator.index(size) for size in ((shape,) if isinstance(shape, numbers.Integral) else shape))
 
 
 def _at_least_one(what: str, **counts: int) -> None:
@@ -168,7 +175,7 @@ class Module:
 
     def _with_bools(self, options: dict[str, Any]) -> dict[str, Any]:
         """Options with bools for the scalars of NumPy's and others that stand for one."""
-        bools = _parameters(type(self).describe)
+        bools = _parameters(self)
         out = dict(options)
         for name, value in options.items():
             if bools.get(name) and hasattr(value, "shape"):
@@ -183,7 +190,7 @@ class Module:
             if name[:1] == "x" and name[1:].isdigit():  # which are our names of arguments by their place
                 raise TypeError(f"{type(self).__name__}: got an unexpected keyword argument {name!r}")
         what = type(self).__name__
-        parameters = _parameters(type(self).describe)
+        parameters = _parameters(self)
         places = list(parameters)
         for name, a in zip(places, args):
             if parameters[name] and hasattr(a, "shape"):
@@ -197,7 +204,7 @@ class Module:
         if not arrays:
             raise TypeError(f"{type(self).__name__}: takes arrays, or values of a graph")
         shapes = tuple((n, tuple(int(s) for s in a.shape), str(a.dtype)) for n, a in arrays.items())
-        key = (shapes, len(args), tuple(sorted(plain.items())))
+        key = (shapes, len(args), _key(dict(sorted(plain.items()))))
         with self._lock.hold():
             device = tensors_device(*arrays.values()) or default_device()
             found = self._programs.get(key)
@@ -213,7 +220,7 @@ class Module:
         first = None
         # a graph has no size of 0, but symbols that may be set to it
         none = graph.symbol("none", 1) if any(0 in a.shape for a in arrays.values()) else 0
-        places = list(_parameters(type(self).describe))
+        places = list(_parameters(self))
         for name, a in arrays.items():
             called = dict(zip((f"x{i}" for i in range(count)), places)).get(name, name)
             if called.endswith("mask"):

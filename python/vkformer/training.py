@@ -50,6 +50,9 @@ class Trainer:
             for name in tensors:
                 if name not in graph.weights:
                     raise _c.ArgumentError(f"{name}: the graph has no such weight; it has: {', '.join(graph.weights)}")
+        for name in ("loss", "grad_norm"):
+            if name in graph.outputs:
+                raise _c.ArgumentError(f"{name}: the graph has an output of that name, which is the step's; give yours another")
         described = len(graph.nodes)
         parameters = _c.trainable(graph, list(train))
         try:

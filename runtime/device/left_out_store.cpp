@@ -81,12 +81,13 @@ void find_left_out(Capabilities& capabilities, const DeviceOptions& options, con
     const std::vector<std::byte> bytes = read_regular_file(path, kMostLeftOutBytes).value_or(std::vector<std::byte>());
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     if (!text.starts_with(kLeftOutFirstLine)) {
-        capabilities.left_out_damage = utf8_name(path) + " is no list of this version, and not used";
+        capabilities.left_out_damage = utf8_name(path) + " could not be read as a list of this version";
         return;
     }
     if (const std::size_t damaged = add_lines(text.substr(kLeftOutFirstLine.size()), capabilities.left_out)) {
         capabilities.left_out_damage =
-            utf8_name(path) + " is damaged: lines that name no kernel: " + std::to_string(damaged);
+            utf8_name(path) +
+            " was damaged when the device was made: lines that name no kernel: " + std::to_string(damaged);
     }
 }
 
