@@ -406,6 +406,9 @@ std::string Fenced::run(Case& c, std::uint32_t fence) {
             input.uploaded_shape[i] = core.plan.storages[input.storage].shape[i].eval(core.sizes);
         }
     }
+    for (std::size_t i = 0; i < core.plan.content_checks.size(); ++i) {
+        core.checked_limits[i] = core.plan.content_checks[i].limit.eval(core.sizes);
+    }
     c.program->run();
     require_quiet(*c.program);
     std::string found;
