@@ -217,7 +217,7 @@ TEST_SUITE("spirv") {
         CHECK(refused("0" + heads + stored + rest, 16));         // a digit before the first number
         CHECK(refused(heads + stored + "nh2sh000000000i", 16));  // a number of more than 33 bits
         CHECK(refused("n230203h0000gi0gg0080ghigg", 10));        // an instruction of no words
-        CHECK(refused("n230203h0000gi0gm0080ghigg", 10));        // one that is longer than the module
+        CHECK(refused("n230203h0000gi0gm0080ghigg", 10));        // one longer than the module
         const std::vector<std::uint8_t> bytes = deflated(heads + stored + rest);
         for (const std::uint32_t length : {0u, 16u, 51u, 53u, ~0u}) {
             CHECK(contains(message_of([&] { words(PackedSpirv{16, length, bytes}); }), "is damaged"));

@@ -13,7 +13,7 @@
 namespace vkf {
 
 struct ShaderInterface {
-    bool has_main = false;       ///< an entry point for compute of that name; the only one looked at
+    bool has_main = false;       ///< an entry point for compute of that name
     std::uint32_t bindings = 0;  ///< storage buffers, set 0, bindings 0..bindings-1
     /// one past the last of them that a function touches: fewer after prune()
     std::uint32_t reached = 0;
