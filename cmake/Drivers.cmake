@@ -81,20 +81,26 @@ function(vkformer_run_after test driver other)
     endif()
 endfunction()
 
-# vkformer_in_turn(turn test...): the tests that there are of these have one of three turns, 0 to 2.
-# `.ci/run` takes one turn and leaves the others out, `tools/test` runs all.
-function(vkformer_in_turn turn)
+# vkformer_in_part(part test...): these, where they are there, are in one half of the tests (half-0,
+# half-1) or in one third (third-0 to third-2). `.ci/run` takes one half and one third for a change
+# and leaves the others out, `tools/test` runs all. A test in a half and a third needs both.
+function(vkformer_in_part part)
     foreach(test ${ARGN})
         if(TEST ${test})
-            set_property(TEST ${test} PROPERTY LABELS turn-${turn})
+            set_property(TEST ${test} APPEND PROPERTY LABELS ${part})
         endif()
     endforeach()
 endfunction()
 
 # vkformer_add_device_tests(prefix program args...): <prefix><driver> and <prefix><driver>-minimum
-# for each driver.
+# for each driver. Each half of the tests has the program on one driver as it is, and on the other
+# with what a device has at least; golden cases are on all four in both.
 function(vkformer_add_device_tests prefix)
     set(again "")
+    set(half 0)
+    if("${prefix}" STREQUAL "attention-")  # where the other kernels' tests are on the other driver
+        set(half 1)
+    endif()
     foreach(name manifest IN ZIP_LISTS driver_names drivers)
         foreach(profile "" "-minimum")
             set(test "${prefix}${name}${profile}")
@@ -106,7 +112,7 @@ function(vkformer_add_device_tests prefix)
             # a validated run means something only where the layer was shown to see: vkformer_tests
             # plants hazards first and so does golden; the sample cannot and runs after golden,
             # which takes less time and is in every turn
-            if("${prefix}" STREQUAL "")
+            if("${prefix}" MATCHES "^(attention-)?$")
                 # Once is enough for what plans for devices that are not there, for the doctor's own
                 # cases, and for calls that we make fail, whose lives compile many kernels.
                 set(again "--test-case-exclude=doctor: *,self-test: every case*,self-test: whatever*,self-test: a kernel for which*,self-test: memory*,self-test: a check*,tiling: *,faults: every function*,faults: memory that*,soak: *,bounds: *any*,bounds: gradients*,bounds: appending*")
@@ -119,7 +125,12 @@ function(vkformer_add_device_tests prefix)
                 set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT VKFORMER_PROFILE=minimum)
                 vkformer_run_after(${test} ${name} "${prefix}${name}")
             endif()
+            if(NOT "${prefix}" MATCHES "^golden-")
+                vkformer_in_part(half-${half} ${test})
+            endif()
+            math(EXPR half "1 - ${half}")
         endforeach()
+        math(EXPR half "1 - ${half}")
     endforeach()
 endfunction()
 
