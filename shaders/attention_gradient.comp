@@ -111,17 +111,12 @@ const bool kOfKept = kSide == kAttentionGradientOfKept;
 const bool kOfQueries = kSide == kAttentionGradientOfQueries || kOfKept;
 const bool kFiniteFill = kFill != (kInfinityBits | kSignBit);
 
-uint batch;
-uint head;  // of keys and values
-int shift;  // query i stands at key i + shift
-
+#include "common/gradient_pairs.glsl"
 #include "common/gradient_rows.glsl"
 
 vec4 tame(vec4 x) {
-    return mix(x, vec4(0.0), equal(floatBitsToUint(x) & kInfinityBits, uvec4(kInfinityBits)));
+    return mix(x, vec4(0.0), not_finite(x));
 }
-
-#include "common/gradient_pairs.glsl"
 
 // Where in the kept ds, by fours, those of a key and four rows of queries lie.
 uint kept_at(uint key, uint row, uint plane) {

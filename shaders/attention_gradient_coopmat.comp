@@ -39,8 +39,8 @@ bool takes_part(uint first) {
     }
     uint last = min(from + kSubgroupRows - 1u, work.last_near);
     uint far_last = min(first + kTile, work.far_count) - 1u;
-    int position = int((kOfQueries ? from : first) / kGroup) + work.shift;  // of the first query
-    int last_position = int((kOfQueries ? last : far_last) / kGroup) + work.shift;
+    int position = int((kOfQueries ? from : first) / kGroup) + shift;  // of the first query
+    int last_position = int((kOfQueries ? last : far_last) / kGroup) + shift;
     int key = int(kOfQueries ? first : from);
     int last_key = int(kOfQueries ? far_last : last);
     return key <= last_position && (p.window == 0u || last_key > position - int(p.window));
@@ -74,7 +74,8 @@ void weigh(uint first) {
             if (kMask != 0u) {
                 mask = notEqual(uvec4(mask_words[row]) >> in_tile & 1u, uvec4(0));
             }
-            finish(near, far, product, income, vec4(own.x), vec4(own.y), vec4(own.z), mask, inside);
+            finish(near, far, product, income, vec4(own.x), vec4(own.y), vec4(own.z),
+                   both(mask, seen_causally(near, far)), inside);
         } else {
             vec2 a = log_sum_exps[in_tile.x];
             vec2 b = log_sum_exps[in_tile.y];
@@ -86,8 +87,8 @@ void weigh(uint first) {
                 uvec4 words = uvec4(mask_words[at.x], mask_words[at.y], mask_words[at.z], mask_words[at.w]);
                 mask = notEqual(words >> (row % 32u) & 1u, uvec4(0));
             }
-            finish(far, near, product, income, vec4(a.x, b.x, c.x, d.x), vec4(a.y, b.y, c.y, d.y), far_delta, mask,
-                   inside);
+            finish(far, near, product, income, vec4(a.x, b.x, c.x, d.x), vec4(a.y, b.y, c.y, d.y), far_delta,
+                   both(mask, seen_causally(far, near)), inside);
             // dy is not finite in f16
             income = mix(income, vec4(quiet_nan()), both(lost, notEqual(income, vec4(0.0))));
         }

@@ -194,14 +194,16 @@ void main() {
                 if (kMask != 0u) {
                     mask = notEqual(uvec4(mask_words[row]) >> in_tile & 1u, uvec4(0));
                 }
-                finish(near, far, scores[n], incomes[n], vec4(own[n].x), vec4(own[n].y), vec4(own[n].z), mask, inside);
+                finish(near, far, scores[n], incomes[n], vec4(own[n].x), vec4(own[n].y), vec4(own[n].z),
+                       both(mask, seen_causally(near, far)), inside);
             } else {
                 if (kMask != 0u) {
                     uvec4 at = in_tile * kRowWords + row / 32u;
                     uvec4 words = uvec4(mask_words[at.x], mask_words[at.y], mask_words[at.z], mask_words[at.w]);
                     mask = notEqual(words >> (row % 32u) & 1u, uvec4(0));
                 }
-                finish(far, near, scores[n], incomes[n], far_lse, far_rest, far_delta, mask, inside);
+                finish(far, near, scores[n], incomes[n], far_lse, far_rest, far_delta,
+                       both(mask, seen_causally(far, near)), inside);
             }
         }
         barrier();

@@ -57,20 +57,19 @@ layout(push_constant) uniform Push { AttentionGradientTilesPush p; };
 const bool kOfQueries = kSide == kAttentionGradientOfQueries;
 const bool kFiniteFill = kFill != (kInfinityBits | kSignBit);
 
-// The work of this group: near rows of one kv head against a range of far rows.
+#include "common/gradient_pairs.glsl"
+
+// The work of this group: near rows of `head` in `batch` against a range of far rows.
 struct Work {
-    uint batch;
-    uint head;       // kv head
     uint slice;      // which kBlocks blocks of the results' columns
     uint first_near;
     uint last_near;  // inclusive
     uint far_count;
     uint begin;      // far rows that some near row sees, `begin` a multiple of the tile
     uint end;
-    int shift;       // query i stands at key i + shift
 } work;
 
-// Fills in `work`; false where the group has nothing to do. Every invocation of a group finds the
+// Fills in these; false where the group has nothing to do. Every invocation of a group finds the
 // same.
 bool find_work() {
     uint rest = group_index();
@@ -85,47 +84,28 @@ bool find_work() {
     work.first_near = take_dimension(rest, tiles_over(near_count, kRows)) * kRows;
     work.last_near = min(work.first_near + kRows, near_count) - 1u;
     work.slice = take_dimension(rest, tiles_over(columns, kBlocks * tile));
-    work.head = take_dimension(rest, kHeads);
-    work.batch = rest;
-    work.shift = kCausal == 2u ? int(p.keys) - int(p.queries) : 0;
+    head = take_dimension(rest, kHeads);
+    batch = rest;
+    shift = kCausal == 2u ? int(p.keys) - int(p.queries) : 0;
     work.begin = 0u;
     work.end = work.far_count;
     if (kCausal != 0u && !kFiniteFill) {
         if (kOfQueries) {
-            int last = int(work.last_near / kGroup) + work.shift;
+            int last = int(work.last_near / kGroup) + shift;
             work.end = uint(clamp(last + 1, 0, int(p.keys)));
             if (p.window != 0u) {
-                work.begin = uint(max(int(work.first_near / kGroup) + work.shift + 1 - int(p.window), 0));
+                work.begin = uint(max(int(work.first_near / kGroup) + shift + 1 - int(p.window), 0));
             }
         } else {
-            work.begin = uint(clamp(int(work.first_near) - work.shift, 0, int(p.queries))) * kGroup;
+            work.begin = uint(clamp(int(work.first_near) - shift, 0, int(p.queries))) * kGroup;
             if (p.window != 0u) {
-                int last = int(work.last_near) + int(p.window) - work.shift;
+                int last = int(work.last_near) + int(p.window) - shift;
                 work.end = uint(clamp(last, 0, int(p.queries))) * kGroup;
             }
         }
         work.begin = work.begin / tile * tile;
     }
     return true;
-}
-
-uint query_head(uint row) {
-    return work.head * kGroup + row % kGroup;
-}
-uint query_row(uint row) {
-    return p.q_offset + work.batch * p.q_batch + query_head(row) * p.q_head + row / kGroup * p.q_row;
-}
-uint dy_row(uint row) {
-    return p.d_offset + work.batch * p.d_batch + query_head(row) * p.d_head + row / kGroup * p.d_row;
-}
-uint key_row(uint row) {
-    return p.k_offset + work.batch * p.k_batch + work.head * p.k_head + row * p.k_row;
-}
-uint value_row(uint row) {
-    return p.v_offset + work.batch * p.v_batch + work.head * p.v_head + row * p.v_row;
-}
-uint statistics_row(uint row) {
-    return (work.batch * kHeads * kGroup + query_head(row)) * p.queries + row / kGroup;
 }
 
 // What pairs need to know of a row of queries: its log-sum-exp, in two parts, and delta.
@@ -191,30 +171,6 @@ vec4 load_far(bool second, uvec2 rows, uint at) {
     return second ? load_dy(rows.y, at) : load_query(rows.x, at);
 }
 
-bvec4 not_finite(vec4 x) {
-    return equal(floatBitsToUint(x) & kInfinityBits, uvec4(kInfinityBits));
-}
-
-// The index of a row of a tensor of which only the dimensions in `present` are not 1.
-uint broadcast_row(uint present, uint row, uint length) {
-    uint at = 0u;
-    if ((present & kAttentionPresentBatch) != 0u) {
-        at = work.batch;
-    }
-    if ((present & kAttentionPresentHead) != 0u) {
-        at = at * kHeads * kGroup + query_head(row);
-    }
-    if ((present & kAttentionPresentQuery) != 0u) {
-        at = at * p.queries + row / kGroup;
-    }
-    return at * length;
-}
-
-uvec4 broadcast_rows(uint present, uvec4 rows, uint length) {
-    return uvec4(broadcast_row(present, rows.x, length), broadcast_row(present, rows.y, length),
-                 broadcast_row(present, rows.z, length), broadcast_row(present, rows.w, length));
-}
-
 // The words of a tile's mask that a group keeps. Of queries: one of each near row, with the bits of
 // the tile's far rows. Of keys: kRowWords of each far row, with the bits of the near ones. kRows is
 // a power of two.
@@ -231,75 +187,22 @@ uint mask_word(uint i, uint first) {
     return at < p.keys ? mask_bits[broadcast_row(kMask, row, words) + at / 32u] >> at % 32u : 0u;
 }
 
-bvec4 both(bvec4 a, bvec4 b) {
-    return notEqual(uvec4(a) & uvec4(b), uvec4(0));
-}
-
 // True where the alignment lets a query see a key.
 bvec4 seen_causally(uvec4 rows, uvec4 keys) {
     if (kCausal == 0u) {
         return bvec4(true);
     }
-    ivec4 position = ivec4(rows / kGroup) + work.shift;
+    ivec4 position = ivec4(rows / kGroup) + shift;
     ivec4 lowest = p.window != 0u ? position + 1 - int(p.window) : ivec4(-0x7fffffff);
     return both(lessThanEqual(ivec4(keys), position), greaterThanEqual(ivec4(keys), lowest));
 }
 
-// Makes of the products q . k and dy . v of four pairs what they give to the sums: `product`
-// becomes ds over the scale, `income` the weight that multiplies dy. `mask` says what a mask lets a
-// pair be, `inside` that there is such a pair at all. A pair that is masked gives 0, whatever its
-// rows hold.
-void finish(uvec4 rows, uvec4 keys, inout vec4 product, inout vec4 income, vec4 row_lse, vec4 row_rest,
-            vec4 row_delta, bvec4 mask, bvec4 inside) {
-    vec4 s = product * kScale;
-    vec4 slope = vec4(1.0);
-    if (kSoftcap != 0.0) {
-        vec4 t = s / kSoftcap;
-        t = vec4(safe_tanh(t.x), safe_tanh(t.y), safe_tanh(t.z), safe_tanh(t.w));
-        s = kSoftcap * t;
-        slope = 1.0 - t * t;
-    }
-    if (kBias != 0u) {
-        bool wide = (kBias & kAttentionPresentKey) != 0u;
-        uvec4 at = broadcast_rows(kBias, rows, wide ? p.keys : 1u);
-        at += wide ? keys : uvec4(0);
-        s += vec4(bias[at.x], bias[at.y], bias[at.z], bias[at.w]);
-    }
-    if (kSlopes != 0u) {
-        uvec4 at = broadcast_rows(kSlopes, rows, 1u);
-        vec4 distance = vec4(abs(ivec4(rows / kGroup) + work.shift - ivec4(keys)));
-        s -= vec4(slopes[at.x], slopes[at.y], slopes[at.z], slopes[at.w]) * distance;
-    }
-    bvec4 keep = both(both(mask, seen_causally(rows, keys)), inside);
-    s = mix(vec4(uintBitsToFloat(kFill)), s, keep);
-    bvec4 counts = both(inside, notEqual(floatBitsToUint(s), uvec4(kInfinityBits | kSignBit)));
-    vec4 x = below_log_sum_exp(s, row_lse, row_rest);
-    bvec4 lost = greaterThan(floatBitsToUint(x) & kMagnitudeBits, uvec4(kInfinityBits));
-    vec4 weight = vec4(exp_of_number(x.x), exp_of_number(x.y), exp_of_number(x.z), exp_of_number(x.w));
-    weight = mix(weight, x, lost);
-    vec4 kept = weight;
-    if (kThreshold != 0u) {
-        uvec4 heads = work.head * kGroup + rows % kGroup;
-        uvec4 place = ((work.batch * kHeads * kGroup + heads) * p.queries + rows / kGroup) * p.keys + keys;
-        uvec4 draw = uvec4(random_bits(place.x, p.seed), random_bits(place.y, p.seed), random_bits(place.z, p.seed),
-                           random_bits(place.w, p.seed));
-        bvec4 stays = greaterThanEqual(draw, uvec4(kThreshold));
-        income = mix(vec4(0.0), income * kKeepScale, stays);
-        kept = mix(vec4(0.0), weight * kKeepScale, stays);
-    }
-    vec4 ds = weight * (income - row_delta) * slope;
-    // what comes in at the row is not finite: dy counts as 0 in the sums, so the weight tells
-    kept = mix(kept, vec4(quiet_nan()), not_finite(row_delta));
-    product = mix(vec4(0.0), ds, both(keep, counts));
-    income = mix(vec4(0.0), kept, counts);
-}
-
 // The places of a near row's results.
 uvec2 result_rows(uint row) {
-    uint head = kOfQueries ? query_head(row) : work.head;
+    uint its_head = kOfQueries ? query_head(row) : head;
     uint place = kOfQueries ? row / kGroup : row;
-    return uvec2(p.first_offset + work.batch * p.first_batch + head * p.first_head + place * p.first_row,
-                 p.second_offset + work.batch * p.second_batch + head * p.second_head + place * p.second_row);
+    return uvec2(p.first_offset + batch * p.first_batch + its_head * p.first_head + place * p.first_row,
+                 p.second_offset + batch * p.second_batch + its_head * p.second_head + place * p.second_row);
 }
 
 #endif

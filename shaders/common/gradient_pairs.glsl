@@ -1,9 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// attention_gradient.comp's pairs of a query and a key, four at a time: whether one attends, and
-// what it gives to the sums. Needs gradient_rows.glsl, log_sum_exp.glsl, numeric.glsl, random.glsl
-// and the kernel's constants.
+// What all kernels of attention's gradient share: where rows of each tensor lie, and what a pair of
+// a query and a key gives to the sums, for four pairs at a time. Needs log_sum_exp.glsl,
+// numeric.glsl, random.glsl, the kernel's constants, its buffers and what is pushed.
 #ifndef VKF_SHADERS_COMMON_GRADIENT_PAIRS_GLSL
 #define VKF_SHADERS_COMMON_GRADIENT_PAIRS_GLSL
+
+uint batch;
+uint head;  // of keys and values
+int shift;  // query i stands at key i + shift
+
+uint query_head(uint row) {
+    return head * kGroup + row % kGroup;
+}
+uint query_row(uint row) {
+    return p.q_offset + batch * p.q_batch + query_head(row) * p.q_head + row / kGroup * p.q_row;
+}
+uint dy_row(uint row) {
+    return p.d_offset + batch * p.d_batch + query_head(row) * p.d_head + row / kGroup * p.d_row;
+}
+uint key_row(uint row) {
+    return p.k_offset + batch * p.k_batch + head * p.k_head + row * p.k_row;
+}
+uint value_row(uint row) {
+    return p.v_offset + batch * p.v_batch + head * p.v_head + row * p.v_row;
+}
+uint statistics_row(uint row) {
+    return (batch * kHeads * kGroup + query_head(row)) * p.queries + row / kGroup;
+}
 
 // The index of a row of a tensor of which only the dimensions in `present` are not 1.
 uint broadcast_row(uint present, uint row, uint length) {
@@ -29,39 +52,18 @@ bvec4 both(bvec4 a, bvec4 b) {
     return notEqual(uvec4(a) & uvec4(b), uvec4(0));
 }
 
-// Which of four pairs a causal mask, its window and the lengths of sequences leave; `range` is that
-// of the near row.
-bvec4 in_sight(uvec4 rows, uvec4 keys, uvec2 range) {
-    if (kSequences != 0u) {
-        uvec4 far = kOfQueries ? keys : rows / kGroup;
-        return both(greaterThanEqual(far, uvec4(range.x)), lessThan(far, uvec4(range.y)));
-    }
-    if (kCausal != 0u) {
-        ivec4 position = ivec4(rows / kGroup) + shift;
-        ivec4 lowest = kWindow != 0u ? position + 1 - int(kWindow) : ivec4(-0x7fffffff);
-        return both(lessThanEqual(ivec4(keys), position), greaterThanEqual(ivec4(keys), lowest));
-    }
-    return bvec4(true);
-}
-
-bvec4 may_attend(uvec4 rows, uvec4 keys, uvec2 range) {
-    bvec4 keep = in_sight(rows, keys, range);
-    if (kMask != 0u) {
-        bool wide = (kMask & kAttentionPresentKey) != 0u;
-        uvec4 at = broadcast_rows(kMask, rows, wide ? tiles_over(p.keys, 32u) : 1u);
-        at += wide ? keys / 32u : uvec4(0);
-        uvec4 bits = uvec4(mask_bits[at.x], mask_bits[at.y], mask_bits[at.z], mask_bits[at.w]);
-        keep = both(keep, notEqual((bits >> (wide ? keys % 32u : uvec4(0))) & 1u, uvec4(0)));
-    }
-    return keep;
+bvec4 not_finite(vec4 x) {
+    return equal(floatBitsToUint(x) & kInfinityBits, uvec4(kInfinityBits));
 }
 
 // Makes of the products q . k and dy . v of four pairs what they give to the sums: `product`
-// becomes ds over the scale, `income` the weight that multiplies dy. Returns what passes to the
-// bias. Without branches: some compilers keep every live register in mind at every branch, and
-// there are many registers.
+// becomes ds over the scale, `income` the weight that multiplies dy. `keep` says what a query may
+// attend to, `inside` that there is such a pair at all. A pair that is masked gives 0, whatever its
+// rows hold. Returns what passes to the bias. Without branches: some compilers keep every live
+// register in mind at every branch, and there are many registers.
 vec4 finish(uvec4 rows, uvec4 keys, inout vec4 product, inout vec4 income, vec4 row_lse, vec4 row_rest,
-            vec4 row_delta, bvec4 inside, uvec2 range) {
+            vec4 row_delta, bvec4 keep, bvec4 inside) {
+    keep = both(keep, inside);
     vec4 s = product * kScale;
     vec4 slope = vec4(1.0);
     if (kSoftcap != 0.0) {
@@ -81,7 +83,6 @@ vec4 finish(uvec4 rows, uvec4 keys, inout vec4 product, inout vec4 income, vec4 
         vec4 distance = vec4(abs(ivec4(rows / kGroup) + shift - ivec4(keys)));
         s -= vec4(slopes[at.x], slopes[at.y], slopes[at.z], slopes[at.w]) * distance;
     }
-    bvec4 keep = both(may_attend(rows, keys, range), inside);
     s = mix(vec4(uintBitsToFloat(kFill)), s, keep);
     bvec4 counts = both(inside, notEqual(floatBitsToUint(s), uvec4(kInfinityBits | kSignBit)));
     vec4 x = below_log_sum_exp(s, row_lse, row_rest);
@@ -100,8 +101,7 @@ vec4 finish(uvec4 rows, uvec4 keys, inout vec4 product, inout vec4 income, vec4 
     }
     vec4 ds = weight * (income - row_delta);
     // what comes in at the row is not finite: dy counts as 0 in the sums, so the weight tells
-    bvec4 wild = equal(floatBitsToUint(row_delta) & kInfinityBits, uvec4(kInfinityBits));
-    kept = mix(kept, vec4(uintBitsToFloat(kNanBits)), wild);
+    kept = mix(kept, vec4(quiet_nan()), not_finite(row_delta));
     income = mix(vec4(0.0), kept, counts);
     bvec4 passes = both(keep, counts);
     product = mix(vec4(0.0), ds * slope, passes);

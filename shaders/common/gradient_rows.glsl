@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// attention_gradient.comp's rows: where those of each tensor lie, loads and stores of four columns,
-// and which tensors near and far rows are of. Needs kOfQueries, kGroup, kHeads, kFours, kChunk,
-// `batch`, `head`, and what its buffers and what is pushed are called there.
+// attention_gradient.comp's rows: loads and stores of four columns, which tensors near and far rows
+// are of, and which pairs of rows attend. Needs gradient_pairs.glsl, the kernel's constants and
+// its buffers.
 #ifndef VKF_SHADERS_COMMON_GRADIENT_ROWS_GLSL
 #define VKF_SHADERS_COMMON_GRADIENT_ROWS_GLSL
 
@@ -10,25 +10,6 @@
 uvec2 range_of(uint near) {
     uint at = batch * (p.queries + p.keys);
     return ranges[at + (kOfQueries ? near / kGroup : p.queries + near)];
-}
-
-uint query_head(uint row) {
-    return head * kGroup + row % kGroup;
-}
-uint query_row(uint row) {
-    return p.q_offset + batch * p.q_batch + query_head(row) * p.q_head + row / kGroup * p.q_row;
-}
-uint dy_row(uint row) {
-    return p.d_offset + batch * p.d_batch + query_head(row) * p.d_head + row / kGroup * p.d_row;
-}
-uint key_row(uint row) {
-    return p.k_offset + batch * p.k_batch + head * p.k_head + row * p.k_row;
-}
-uint value_row(uint row) {
-    return p.v_offset + batch * p.v_batch + head * p.v_head + row * p.v_row;
-}
-uint statistics_row(uint row) {
-    return (batch * kHeads * kGroup + query_head(row)) * p.queries + row / kGroup;
 }
 
 // Loads four neighbours along the width from `offset + at` on. Past `width`: 0 within a four of
@@ -98,6 +79,39 @@ vec4 load_far_second(uint at, uint k) {
         return load_value(at, k);
     }
     return load_dy(at, k);
+}
+
+// Which of four pairs a causal mask, its window and the lengths of sequences leave; `range` is that
+// of the near row.
+bvec4 in_sight(uvec4 rows, uvec4 keys, uvec2 range) {
+    if (kSequences != 0u) {
+        uvec4 far = kOfQueries ? keys : rows / kGroup;
+        return both(greaterThanEqual(far, uvec4(range.x)), lessThan(far, uvec4(range.y)));
+    }
+    if (kCausal != 0u) {
+        ivec4 position = ivec4(rows / kGroup) + shift;
+        ivec4 lowest = kWindow != 0u ? position + 1 - int(kWindow) : ivec4(-0x7fffffff);
+        return both(lessThanEqual(ivec4(keys), position), greaterThanEqual(ivec4(keys), lowest));
+    }
+    return bvec4(true);
+}
+
+bvec4 may_attend(uvec4 rows, uvec4 keys, uvec2 range) {
+    bvec4 keep = in_sight(rows, keys, range);
+    if (kMask != 0u) {
+        bool wide = (kMask & kAttentionPresentKey) != 0u;
+        uvec4 at = broadcast_rows(kMask, rows, wide ? tiles_over(p.keys, 32u) : 1u);
+        at += wide ? keys / 32u : uvec4(0);
+        uvec4 bits = uvec4(mask_bits[at.x], mask_bits[at.y], mask_bits[at.z], mask_bits[at.w]);
+        keep = both(keep, notEqual((bits >> (wide ? keys % 32u : uvec4(0))) & 1u, uvec4(0)));
+    }
+    return keep;
+}
+
+vec4 finish(uvec4 rows, uvec4 keys, inout vec4 product, inout vec4 income, vec4 row_lse, vec4 row_rest,
+            vec4 row_delta, bvec4 inside, uvec2 range) {
+    bvec4 keep = may_attend(rows, keys, range);
+    return finish(rows, keys, product, income, row_lse, row_rest, row_delta, keep, inside);
 }
 
 #endif
