@@ -273,6 +273,10 @@ vkf_result vkf_trainer_accumulate(vkf_trainer* trainer, float weight, float* los
     return give(__func__, loss, [&] { return need(trainer, "trainer").trainer.accumulate(weight); });
 }
 
+vkf_result vkf_trainer_drop_micro_batches(vkf_trainer* trainer) {
+    return guard(__func__, [&] { need(trainer, "trainer").trainer.drop_micro_batches(); });
+}
+
 vkf_result vkf_trainer_save(vkf_trainer* trainer, const char* path) {
     return guard(__func__, [&] { need(trainer, "trainer").trainer.save(path_of(text(path, "path"))); });
 }

@@ -700,7 +700,8 @@ typedef struct vkf_capabilities {
     bool texel_buffers;        ///< kernels are to fetch from texel buffers what they only read
 } vkf_capabilities;
 
-/// C++: DeviceOptions.
+/// C++: DeviceOptions. `validation`, `select` and `get_instance_proc_addr` are for
+/// vkf_device_create() alone: vkf_device_borrow() fails where they are set.
 typedef struct vkf_device_options {
     uint32_t struct_size;
     bool validation, minimum_profile, checked;
@@ -761,7 +762,7 @@ typedef struct vkf_borrowed_device {
     VkDevice device;
     VkQueue queue;      ///< null: queue 0 of the family
     bool host_submits;  ///< true: vkformer uses no queue
-    bool debug_utils;   ///< VK_EXT_debug_utils is enabled
+    bool debug_utils;   ///< VK_EXT_debug_utils is enabled: objects get names, commands labels
     bool keep_uploads;  ///< true: vkf_device_uploads_dropped() can be called
     void (*lock)(void* user);
     void (*unlock)(void* user);
@@ -1531,6 +1532,8 @@ VKF_API vkf_result vkf_trainer_parameters(const vkf_trainer* trainer, const char
 VKF_API vkf_result vkf_trainer_step(const vkf_trainer* trainer, int64_t* number);
 VKF_API vkf_result vkf_trainer_take_step(vkf_trainer* trainer, float weight, vkf_training_step* taken);
 VKF_API vkf_result vkf_trainer_accumulate(vkf_trainer* trainer, float weight, float* loss);
+/// Forgets what vkf_trainer_accumulate() has kept: the step begins anew.
+VKF_API vkf_result vkf_trainer_drop_micro_batches(vkf_trainer* trainer);
 VKF_API vkf_result vkf_trainer_save(vkf_trainer* trainer, const char* path);
 VKF_API vkf_result vkf_trainer_resume(vkf_trainer* trainer, const char* path);
 

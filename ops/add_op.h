@@ -15,7 +15,7 @@ namespace vkf::support {
 inline Value dense(Value x) { return is_contiguous(x) ? x : contiguous(x); }
 
 /// The OpType::can_read of ops whose kernels read through strides.
-inline bool can_read_any(const NodeInfo&, std::size_t, const ValueInfo&) { return true; }
+inline bool can_read_any(const NodeInfo&, std::size_t, const ValueInfo&, const ValueInfo&) { return true; }
 
 template <class Params>
 std::shared_ptr<const void> params(Params p) {

@@ -2,7 +2,7 @@
 // What can be read and written four elements at a time.
 #pragma once
 
-#include <algorithm>
+#include <cstddef>
 
 #include "runtime/compile/kernel.h"
 #include "runtime/graph/graph.h"
@@ -25,7 +25,12 @@ inline bool in_fours(const ValueInfo& value) {
         !by_four(value.offset)) {
         return false;
     }
-    return std::all_of(value.strides.begin(), value.strides.end() - 1, by_four);
+    for (std::size_t i = 0; i + 1 < value.shape.size(); ++i) {
+        if (!(value.shape[i] == Dim(1)) && !by_four(value.strides[i])) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /// What makes of a module the kernel that loads and stores fours 8 bytes at a time, for devices

@@ -291,6 +291,9 @@ ProductForm form_of(const Lowering& l, const Product& product, const MatmulParam
     return f;
 }
 
+/// Numbers of a page of memory.
+constexpr std::int64_t kPage = 4096 / sizeof(float);
+
 std::int64_t parts_of_sums(const ValueInfo& a, const ValueInfo& b, const MatmulParams& params,
                            const std::function<std::int64_t(const Dim&)>& most) {
     const std::size_t last = a.shape.size() - 1;
@@ -303,9 +306,18 @@ std::int64_t parts_of_sums(const ValueInfo& a, const ValueInfo& b, const MatmulP
         k <= 2 * kSumPart) {
         return 1;
     }
-    constexpr std::int64_t page = 4096 / sizeof(float);
     const std::int64_t step = std::max(most(a.strides[last]), most(b.strides[b_k]));
-    return step >= page ? (k + kSumPart - 1) / kSumPart : 1;
+    return step >= kPage ? (k + kSumPart - 1) / kSumPart : 1;
+}
+
+bool sums_alike(const ValueInfo& view, const ValueInfo& moved, std::size_t k, std::size_t other) {
+    if (vectorizable(view, k) != vectorizable(moved, k) || vectorizable(view, other) != vectorizable(moved, other)) {
+        return false;
+    }
+    const bool down = !vectorizable(view, k) && vectorizable(view, other);
+    const bool is_short = view.shape[k].is_constant() && view.shape[k].constant() <= 2 * kSumPart;
+    const auto apart = [&](const Dim& step) { return !step.is_constant() || step.constant() >= kPage; };
+    return !down || is_short || apart(view.strides[k]) == apart(moved.strides[k]);
 }
 
 ReducedArithmetic reduced_arithmetic(const Lowering& l, const Product& product, const MatmulParams& params,

@@ -110,7 +110,8 @@ Rewrite into_epilogue(const RewriteSite& site, const EpilogueWish& wish) {
     const Value other = wish.other < 0 ? Value() : site.input(static_cast<std::size_t>(wish.other));
     const bool bias = other && !wish.gate && !p.bias && p.activation == Activation::none &&
                       wish.activation == Activation::none && !p.has_other() && as_row(other, shape.back());
-    std::string why = no_room(site, product, wish, bias);
+    std::string why = bias && p.scale != 1.0f ? "what is scaled is rounded before a bias" : "";
+    why = why.empty() ? no_room(site, product, wish, bias) : why;
     why = why.empty() ? site.why_not_later(maker) : why;
     if (!why.empty()) {
         return {.what = "not in the epilogue of " + product.label + ": " + why};

@@ -76,9 +76,13 @@ std::vector<Value> joined(Graph& g, const std::vector<NodeInfo>& nodes) {
 }
 
 /// Says why a product does not join these; empty: it does.
-std::string why_not(const RewriteSite& site, std::vector<NodeInfo> nodes, NodeId later) {
+std::string why_not(const RewriteSite& site, std::vector<NodeId> ids, NodeId later) {
     const Graph& g = site.graph();
-    nodes.push_back(g.nodes()[later]);
+    ids.push_back(later);
+    std::vector<NodeInfo> nodes;
+    for (const NodeId id : ids) {
+        nodes.push_back(g.nodes()[id]);
+    }
     const auto storages = [&](std::size_t input) {
         std::vector<StorageId> out;
         for (const ValueId id : inputs_of(nodes, input)) {
@@ -86,8 +90,13 @@ std::string why_not(const RewriteSite& site, std::vector<NodeInfo> nodes, NodeId
         }
         return out;
     };
-    std::string why = site.too_large(joined_shape(g, nodes)) ? "together they are more than one tensor may be" : "";
-    why = why.empty() ? site.why_not_columns(later) : why;
+    const Shape shape = joined_shape(g, nodes);
+    std::string why = site.too_large(shape) ? "together they are more than one tensor may be" : "";
+    std::int64_t first = 0;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+        why = why.empty() ? site.why_not_columns(ids[i], shape.back().constant(), first) : why;
+        first += g.values()[nodes[i].outputs.front()].shape.back().constant();
+    }
     why = why.empty() ? site.why_not_sooner(later) : why;
     why = why.empty() ? site.why_not_adjacent(storages(1)) : why;
     return why.empty() && params_of(nodes.front()).bias ? site.why_not_adjacent(storages(2)) : why;
@@ -101,21 +110,18 @@ Rewrite join_projections(const RewriteSite& site) {
         return {};
     }
     std::vector<NodeId> ids{site.id()};
-    std::vector<NodeInfo> nodes{site.node()};
     std::string names, miss;
     for (const NodeId n : site.siblings()) {
         const NodeInfo& later = g.nodes()[n];
-        if (!is_projection(g, later) || !is_alike(g, nodes.front(), later)) {
+        if (!is_projection(g, later) || !is_alike(g, site.node(), later)) {
             continue;
         }
-        std::string why = ids.size() == 1 ? site.why_not_columns(site.id()) : std::string();
-        why = why.empty() ? why_not(site, nodes, n) : why;
+        const std::string why = why_not(site, ids, n);
         if (!why.empty()) {
             miss += (miss.empty() ? "not one launch with " : "; not one with ") + later.label + ": " + why;
             continue;
         }
         ids.push_back(n);
-        nodes.push_back(later);
         names += (names.empty() ? "" : ", ") + later.label;
     }
     if (ids.size() == 1) {

@@ -261,11 +261,16 @@ void lower_projections(Lowering& l) {
                   "; " + std::to_string(params.weights) + " weights, one launch");
 }
 
-/// Whether the epilogue's other operand is laid out like the result.
-bool can_read(const NodeInfo& node, std::size_t i, const ValueInfo& view) {
+/// The epilogue's other operand is laid out like the result.
+bool can_read(const NodeInfo& node, std::size_t i, const ValueInfo& view, const ValueInfo& moved) {
     const auto& params = *static_cast<const MatmulParams*>(node.params.get());
-    const bool other = params.has_other() && i + 1 == node.inputs.size();
-    return !other || view.strides == contiguous_strides(view.shape);
+    if (params.has_other() && i + 1 == node.inputs.size()) {
+        return moved.strides == contiguous_strides(moved.shape);
+    }
+    const std::size_t last = view.shape.size() - 1;
+    return i == 0   ? sums_alike(view, moved, last, last - 1)
+           : i == 1 ? sums_alike(view, moved, last - params.b_axes().k, last - params.b_axes().n)
+                    : true;
 }
 
 }  // namespace

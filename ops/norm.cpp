@@ -184,10 +184,11 @@ std::vector<Value> decompose(Graph& graph, const NodeInfo& node, WantedOutputs w
 /// A residual that was added before becomes part of the norm.
 Rewrite rewrite(const RewriteSite& site);
 
-/// Rows of x may lie apart; what is added to it is dense.
-bool can_read(const NodeInfo& node, std::size_t i, const ValueInfo& view) {
+/// Rows of x may lie apart; what is added to it is dense. By fours a row is summed up otherwise.
+bool can_read(const NodeInfo& node, std::size_t i, const ValueInfo& view, const ValueInfo& moved) {
     const bool residual = i == 1 && static_cast<const NormParams*>(node.params.get())->added;
-    return residual ? is_contiguous(view.shape, view.strides) : i != 0 || in_row_groups(view);
+    const bool readable = residual ? is_contiguous(moved.shape, moved.strides) : i != 0 || in_row_groups(moved);
+    return readable && in_fours(view) == in_fours(moved);
 }
 
 std::vector<Value> gradient(const GradientSite& site);
@@ -232,6 +233,9 @@ Rewrite rewrite(const RewriteSite& site) {
         const ValueInfo& x = g.values()[operand];
         if (!(x.shape == g.values()[sum.outputs[0]].shape) || !is_contiguous(x.shape, x.strides)) {
             return {.what = miss + "an operand is broadcast, or does not lie densely"};
+        }
+        if (in_fours(x) != in_fours(g.values()[sum.outputs[0]])) {
+            return {.what = miss + "an operand does not begin at a multiple of four, as the sum does"};
         }
     }
     for (std::size_t i = 1; i < site.node().inputs.size(); ++i) {

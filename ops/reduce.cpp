@@ -130,8 +130,8 @@ void emit(Lowering& l, ValueId from, const ReduceParams& params, ValueId to) {
     const std::int64_t each = results >= kPart ? 16 * kPart : kPart;
     std::int64_t some = std::min((terms + each - 1) / each, kMostParts);
     const auto rounds = [&] { return 2 * terms / (some * group.lanes) + 2 * some; };
-    while (l.device().cpu() && rounds() > kMostRounds && some < kMostParts) {
-        some = std::min(2 * some, kMostParts);
+    while (l.device().cpu() && rounds() > kMostRounds && some < terms / some) {
+        some *= 2;  // as long as that leaves fewer rounds
     }
     l.check_rounds(rounds(), "a sum of " + std::to_string(terms) + " elements");
     const auto parts = static_cast<uint>(some);
@@ -164,8 +164,8 @@ std::vector<Value> gradient_of_sum(const GradientSite& site) {
     return {broadcast_to(site.gradient(), site.input(0).shape())};
 }
 
-bool can_read(const NodeInfo& node, std::size_t, const ValueInfo& view) {
-    return keeps_order(view.shape, view.strides, static_cast<const ReduceParams*>(node.params.get())->summed);
+bool can_read(const NodeInfo& node, std::size_t, const ValueInfo&, const ValueInfo& moved) {
+    return keeps_order(moved.shape, moved.strides, static_cast<const ReduceParams*>(node.params.get())->summed);
 }
 
 constexpr OpType kSum{.name = "sum", .lower = lower, .can_read = can_read, .gradient = gradient_of_sum};

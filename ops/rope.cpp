@@ -100,8 +100,8 @@ void lower(Lowering& l) {
 }
 
 /// The table is dense.
-bool can_read(const NodeInfo&, std::size_t i, const ValueInfo& view) {
-    return i == 0 || is_contiguous(view.shape, view.strides);
+bool can_read(const NodeInfo&, std::size_t i, const ValueInfo&, const ValueInfo& moved) {
+    return i == 0 || is_contiguous(moved.shape, moved.strides);
 }
 
 std::vector<Value> gradient(const GradientSite& site);

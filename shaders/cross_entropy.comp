@@ -18,13 +18,14 @@ layout(set = 0, binding = kCrossEntropyBindingLoss) writeonly buffer Loss { floa
 
 #include "common/dispatch.glsl"
 #include "common/row.glsl"
+#include "common/run_sum.glsl"
 
 void main() {
     if (group_index() >= p.group_count) {
         return;
     }
-    float sum = 0.0;
-    float counted = 0.0;
+    RunSum losses = RunSum(0.0, 0.0);
+    uint count = 0u;
     for (uint row = row_lane(); row < p.rows; row += kLanes) {
         int label = labels[p.labels_offset + row];
         if (label == p.ignore_index) {
@@ -34,11 +35,11 @@ void main() {
         uint parts = p.log_sum_exp_offset + 2u * row;
         bool known = label >= 0 && uint(label) < p.width;
         precise float below = log_sum_exp[parts] - logits[at + uint(known ? label : 0)];
-        sum += known ? (1.0 - p.smoothing) * below + log_sum_exp[parts + 1u] : quiet_nan();
-        counted += 1.0;
+        add(losses, count, known ? (1.0 - p.smoothing) * below + log_sum_exp[parts + 1u] : quiet_nan());
+        ++count;
     }
-    sum = row_sum(sum);
-    counted = row_sum(counted);
+    float sum = row_sum(losses.runs + losses.run);
+    float counted = row_sum(float(count));
     if (row_lane() == 0u) {
         loss[p.loss_offset] = counted == 0.0 ? quiet_nan() : sum / counted;
     }

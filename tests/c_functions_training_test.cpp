@@ -128,6 +128,10 @@ TEST_CASE("c functions: micro-batches add up as in C++") {
     CHECK(loss == cpp.accumulate(3.0f));
     check_same_steps(c.trainer, cpp, 2);
     CHECK(vkf_trainer_accumulate(c.trainer, -1.0f, &loss) == VKF_ERROR);
+    OK(vkf_trainer_accumulate(c.trainer, 5.0f, &loss));
+    OK(vkf_trainer_drop_micro_batches(c.trainer));
+    check_same_steps(c.trainer, cpp, 1);
+    CHECK(vkf_trainer_drop_micro_batches(nullptr) == VKF_ERROR);
 }
 
 TEST_CASE("c functions: a trainer takes the steps of C++'s") {

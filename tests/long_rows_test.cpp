@@ -108,6 +108,18 @@ TEST_CASE("long rows: cross-entropy of many classes and of many rows") {
     }
 }
 
+TEST_CASE("long rows: the losses of many like rows add up") {
+    // as at the beginning of training; one after the other, they are out of the contract
+    Tensor logits({1 << 20, 2}, 0.0);
+    for (std::size_t i = 0; i < logits.data.size(); i += 2) {
+        logits.data[i] = static_cast<double>(-10.1132f);
+    }
+    const Tensor labels({1 << 20}, 0.0);
+    OpCheck check;
+    const Value loss = cross_entropy(check.input("logits", logits), check.indices("labels", labels));
+    CHECK(check.difference(loss, reference::cross_entropy(logits, labels)) == "");
+}
+
 TEST_CASE("long rows: products of long sums, and longer ones refused where they would be cut") {
     const Tensor a = random_tensor({8, 200'000}, 1);
     const Tensor b = random_tensor({3, 200'000}, 2);

@@ -281,6 +281,20 @@ TEST_SUITE("parallel training") {
                             {.optimizer = Sgd{.learning_rate = 1.0}, .communicator = c});
             trainer.program().upload("x", std::vector<float>(4, static_cast<float>(1 + c->rank())));
             CHECK(trainer.take_step().grad_norm == doctest::Approx(6.0));
+            // but for ranks that may have unlike numbers of runs
+            Graph runs;
+            const Value part = runs.input("x", {4}), v = runs.weight("v", {4});
+            const std::vector<Value> trained = trainable(runs);
+            CHECK(message_of([&] {
+                      Trainer(device(), runs, sum(v * all_reduce(part)), trained,
+                              {.accumulates = true, .communicator = c});
+                  }) ==
+                  "Trainer: the loss or an output needs all_reduce, and ranks that accumulate may have unlike numbers "
+                  "of micro-batches");
+            Trainer of_own(device(), runs, sum(v * part), trained,
+                           {.optimizer = Sgd{.learning_rate = 1.0}, .accumulates = true, .communicator = c});
+            of_own.program().upload("x", std::vector<float>(4, static_cast<float>(1 + c->rank())));
+            CHECK(of_own.take_step().grad_norm == doctest::Approx(3.0));
         });
         CHECK(joined(errors) == "");
     }

@@ -198,12 +198,12 @@ TEST_CASE("projections: what has an epilogue, a name, a reader of dense rows or 
     const auto dense = products([](Graph& g, Value x, const std::vector<Value>& w) {
         g.output("y", softmax(linear(x, w[0])) * gelu(scale(linear(x, w[1]), 2.0f)));
     });
-    CHECK(contains(dense.second, "softmax reads matmul densely"));
+    CHECK(contains(dense.second, "softmax reads matmul as it lies"));
     const auto flat = products([](Graph& g, Value x, const std::vector<Value>& w) {
         g.output("y", contiguous(reshape(linear(x, w[0]), {64})) + contiguous(reshape(linear(x, w[1]), {64})));
     });
     CHECK(flat.first == 2);
-    CHECK(contains(flat.second, "contiguous reads matmul densely"));
+    CHECK(contains(flat.second, "contiguous reads matmul as it lies"));
     const auto other = products([](Graph& g, Value x, const std::vector<Value>& w) {
         g.output("y", matmul(linear(x, w[0]), linear(relu(x), w[1]), {.transpose_b = true}));
     });
@@ -215,6 +215,37 @@ TEST_CASE("projections: what has an epilogue, a name, a reader of dense rows or 
     });
     CHECK(later.first == 4);
     CHECK(contains(later.second, "one launch with matmul\n"));
+}
+
+TEST_CASE("projections: where columns of wider rows would be summed up in another order, products stay apart") {
+    const auto answers_alike = [](std::int64_t rows, std::int64_t columns, auto&& describe_rest) {
+        ProjectionsFile file;
+        file.add("w0", {columns, 64});
+        file.add("w1", {columns, 64});
+        std::vector<Tensor> answers;
+        for (const bool rewrite : {true, false}) {
+            Graph g;
+            const Value x = g.input("x", {rows, 64});
+            describe_rest(g, linear(x, g.weight("w0", {columns, 64})), linear(x, g.weight("w1", {columns, 64})));
+            Program program = device().compile(g, device().load(g, file.tensors), {.rewrite = rewrite});
+            upload(program, "x", random_tensor({rows, 64}, 1));
+            program.run();
+            answers.push_back(download(program, "y"));
+        }
+        return same_bits(answers[0], answers[1]);
+    };
+    // down columns 512 apart, and 1024: those are divided
+    CHECK(answers_alike(600, 512, [](Graph& g, Value a, Value b) { g.output("y", matmul(transpose(a, 0, 1), b)); }));
+    // rows of 66 number by number, of 132 by fours
+    CHECK(answers_alike(7, 66, [](Graph& g, Value a, Value b) {
+        g.output("y", layer_norm(slice(a, 1, 0, 64), {}, {}));
+        g.output("z", scale(b, 2.0f));
+    }));
+    // the only row by fours, but not where it would begin
+    CHECK(answers_alike(1, 66, [](Graph& g, Value a, Value b) {
+        g.output("z", scale(a, 2.0f));
+        g.output("y", layer_norm(slice(b, 1, 0, 64), {}, {}));
+    }));
 }
 
 TEST_CASE("projections: what an alignment parts, what is no whole weight, and a weight twice take a launch each") {

@@ -128,6 +128,22 @@ TEST_SUITE("rewrite") {
         }
     }
 
+    TEST_CASE("rewrite: a residual that no row of which begins at fours is added by itself, with the same bits") {
+        const bool six = device().capabilities().storage_buffers >= 6;
+        const auto odd = [](OpCheck& check) {
+            const Value r = check.input("r", random_tensor({257}, 1)), x = check.input("x", random_tensor({4, 64}, 2));
+            return layer_norm(x + reshape(slice(r, 0, 1, 256), {4, 64}), {}, {});
+        };
+        CHECK(counts(odd) == Counts{2, 2});
+        CHECK(says(answer(odd, true).notes, "an operand does not begin at a multiple of four"));
+        const auto one_row = [](OpCheck& check) {
+            const Value r = check.input("r", random_tensor({1, 130}, 1)),
+                        x = check.input("x", random_tensor({1, 128}, 2));
+            return layer_norm(x + slice(r, 1, 0, 128), {}, {});
+        };
+        CHECK(counts(one_row) == Counts{2, six ? std::size_t{1} : 2});
+    }
+
     TEST_CASE("rewrite: a Transformer layer that is written plainly") {
         Graph g;
         const Value x = g.input("x", {1, g.symbol("tokens", 9), 16});

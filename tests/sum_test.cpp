@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "ops/ops.h"
+#include "ops/optimizer.h"
+#include "runtime/compile/plan.h"
 #include "tests/device.h"
 #include "tests/host.h"
 #include "tests/op_check.h"
@@ -62,5 +64,15 @@ TEST_SUITE("sums") {
         CHECK(check.difference(sum(permute(x, {2, 1, 0})), all) == "");
         CHECK(check.difference(sum(permute(x, {1, 0, 2})), all) == "");
         CHECK(check.difference(sum_to(permute(x, {2, 0, 1}), {3, 1, 1}), Tensor({3, 1, 1}, 2.0 * many)) == "");
+    }
+
+    TEST_CASE("sums: as many elements as a buffer may hold are taken in as many parts as that needs") {
+        Capabilities processor = device().capabilities();
+        processor.type = DeviceType::cpu;
+        for (const std::int64_t rows : {31'000, 32'768}) {  // 121 and 128 MiB
+            Graph g;
+            g.output("norm", clip_grad_norm({g.input("x", {rows, 1024})}, 1.0f).norm);
+            CHECK(error_of([&] { make_plan(g, processor); }) == "");
+        }
     }
 }

@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "models/files/safetensors.h"
@@ -213,7 +214,7 @@ TEST_SUITE("trainer") {
         for (const bool accumulates : {false, true}) {
             CAPTURE(accumulates);
             Graph g, other;
-            const Value x = g.input("x", {4}), w = g.weight("w", {4}), loss = sum(w * x);
+            const Value x = g.input("x", {4}), w = g.weight("w", {4}), loss = sum(w * x), rows = w * x;
             const std::vector<Value> parameters = trainable(g);
             const std::size_t storages = g.storages().size(), nodes = g.nodes().size();
             const auto refused = [&](TrainerOptions o, const Value& of, const std::vector<Value>& trained) {
@@ -233,9 +234,36 @@ TEST_SUITE("trainer") {
                     parameters);
             refused({}, loss, {w, w});
             refused({}, sum(other.input("x", {4})), parameters);
+            refused({}, rows, parameters);
+            refused({.loss_scale = 8.0f}, rows, parameters);
+            CHECK(message_of([&] { Trainer(device(), g, rows, parameters, {.loss_scale = 8.0f}); }) ==
+                  "Trainer: the loss value (4) F32 is not one number");
             Trainer trainer(device(), g, loss, parameters, options_of(accumulates));
             trainer.program().upload("x", std::vector<float>(4, 2.0f));
             CHECK(trainer.take_step().grad_norm == doctest::Approx(4.0));
+        }
+    }
+
+    TEST_CASE("trainer: inputs and outputs that a step adds have names of their own") {
+        for (const char* name : {"loss_scale", "loss", "grad_norm", "divisor"}) {
+            for (const bool accumulates : {false, true}) {
+                for (const bool scaled : {false, true}) {
+                    CAPTURE(name);
+                    Graph g;
+                    const Value x = g.input(name, {4}), loss = sum(x * g.weight("w", {4}));
+                    TrainerOptions options = options_of(accumulates);
+                    options.loss_scale = scaled ? 8.0f : 0.0f;
+                    const std::vector<Value> parameters = trainable(g);
+                    const std::string said = message_of([&] { Trainer(device(), g, loss, parameters, options); });
+                    const std::string_view is = name;
+                    const bool taken = is == "loss" || (is == "loss_scale" && (accumulates || scaled)) ||
+                                       (is == "grad_norm" && !accumulates);
+                    CHECK(said == (taken ? "Trainer: the graph has something of the name " + std::string(name) +
+                                               ", which the step's own input or output has"
+                                         : ""));
+                    CHECK(g.symbols().empty() == taken);
+                }
+            }
         }
     }
 

@@ -11,6 +11,7 @@
 
 #include "ops/add_op.h"
 #include "ops/all_reduce.h"
+#include "ops/checks.h"
 #include "ops/collectives.h"
 #include "ops/gradient.h"
 #include "ops/gradients.h"
@@ -175,6 +176,52 @@ void check_losses_apart(const Graph& graph, const Value& loss, const std::vector
     }
 }
 
+/// Throws where a run would exchange something: ranks may have unlike numbers of micro-batches.
+void check_no_exchange(const Graph& graph, const Value& loss) {
+    std::vector<bool> needed(graph.storages().size(), false);
+    for (std::size_t id = 0; id < needed.size(); ++id) {
+        needed[id] = graph.storages()[id].kind == StorageKind::output;
+    }
+    const auto storage_of = [&](ValueId id) { return graph.values()[id].storage; };
+    needed[storage_of(loss.id())] = true;
+    for (auto node = graph.nodes().rbegin(); node != graph.nodes().rend(); ++node) {
+        if (std::none_of(node->outputs.begin(), node->outputs.end(),
+                         [&](ValueId id) { return needed[storage_of(id)]; })) {
+            continue;
+        }
+        if (node->op == &kAllReduce) {
+            throw Error("the loss or an output needs " + node->label +
+                            ", and ranks that accumulate may have unlike numbers of micro-batches",
+                        kTrainer);
+        }
+        for (const ValueId in : node->inputs) {
+            needed[storage_of(in)] = true;
+        }
+    }
+}
+
+/// Throws where something else in the graph has the name of an input or output of the step's own.
+void check_own_names(const Graph& graph, const TrainerOptions& options) {
+    const bool ranks = options.communicator != nullptr;
+    std::vector<std::string> names{"loss"};
+    if (is_scaled(options) || ranks || options.accumulates) {
+        names.push_back(kLossScale);
+    }
+    if (!options.accumulates) {  // the graph of the updates has them otherwise
+        names.push_back("grad_norm");
+        if (ranks) {
+            names.push_back(kDivisor);
+        }
+    }
+    for (const StorageInfo& s : graph.storages()) {
+        if (s.kind != StorageKind::constant && s.kind != StorageKind::intermediate &&
+            std::find(names.begin(), names.end(), s.name) != names.end()) {
+            throw Error("the graph has something of the name " + s.name + ", which the step's own input or output has",
+                        kTrainer);
+        }
+    }
+}
+
 }  // namespace
 
 void check_step(const Graph& graph, const Value& loss, const std::vector<Value>& parameters,
@@ -185,7 +232,10 @@ void check_step(const Graph& graph, const Value& loss, const std::vector<Value>&
     if (&loss.graph() != &graph) {
         throw Error("the loss " + loss.str() + " belongs to another graph", kTrainer);
     }
+    require_dtype(kTrainer, loss, DType::f32);
+    require(elements(loss.shape()) == Dim(1), kTrainer, "the loss " + loss.str() + " is not one number");
     check_parameters(kTrainer, graph, parameters);
+    check_own_names(graph, options);
     std::visit([](const auto& optimizer) { check_optimizer(optimizer); }, options.optimizer);
     check_schedule(kTrainer, options.schedule);
     if (options.max_norm != 0.0f) {
@@ -202,6 +252,9 @@ void check_step(const Graph& graph, const Value& loss, const std::vector<Value>&
     }
     if (options.communicator) {
         check_losses_apart(graph, loss, parameters);
+        if (options.accumulates) {
+            check_no_exchange(graph, loss);
+        }
     }
 }
 
@@ -211,14 +264,14 @@ void complete_step(Graph& graph, Value loss, const std::vector<Value>& parameter
     graph.symbol("step", kMostSteps);  // also where the loss alone reads it
     Value seed, loss_scale;
     if (is_scaled(options) || ranks || updates != nullptr) {
-        loss_scale = graph.input("loss_scale", {1});
+        loss_scale = graph.input(kLossScale, {1});
         seed = reshape(loss_scale, loss.shape());
     }
     const std::vector<Value> found = gradients(loss, parameters, seed);
     graph.output("loss", loss);
     if (updates == nullptr) {
         add_step(graph, parameters, ranks ? summed_over_ranks(found) : found,
-                 ranks ? graph.input("divisor", {1}) : loss_scale, options, decay_to);
+                 ranks ? graph.input(kDivisor, {1}) : loss_scale, options, decay_to);
         return;
     }
     std::vector<Value> sums, updated, sums_there;
@@ -228,7 +281,7 @@ void complete_step(Graph& graph, Value loss, const std::vector<Value>& parameter
         sums_there.push_back(sum_state(*updates, parameter));
     }
     accumulate(sums, found, graph.symbol(kMicroBatch, kMostSteps));
-    add_step(*updates, updated, ranks ? summed_over_ranks(sums_there) : sums_there, updates->input("divisor", {1}),
+    add_step(*updates, updated, ranks ? summed_over_ranks(sums_there) : sums_there, updates->input(kDivisor, {1}),
              options, decay_to);
 }
 

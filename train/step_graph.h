@@ -20,6 +20,9 @@ inline constexpr const char* kTrainer = "Trainer";
 inline constexpr const char* kProgress = "trainer.progress";
 inline constexpr std::int64_t kMostSteps = std::int64_t{1} << 30;
 inline constexpr const char* kMicroBatch = "micro_batch";
+/// Inputs of the step's own: what the loss is multiplied by, and what gradients are divided by.
+inline constexpr const char* kLossScale = "loss_scale";
+inline constexpr const char* kDivisor = "divisor";
 
 /// Names and shapes.
 std::string described(const std::vector<Value>& parameters);

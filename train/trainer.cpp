@@ -96,9 +96,9 @@ struct Trainer::Parts {
             program->set(kMicroBatch, micro_batches);
         }
         if (updates || communicator) {
-            upload(*program, "loss_scale", scale() * static_cast<double>(weight));
+            upload(*program, kLossScale, scale() * static_cast<double>(weight));
         } else if (scaled) {
-            upload(*program, "loss_scale", scale());
+            upload(*program, kLossScale, scale());
         }
         program->run();
         float loss = 0;
@@ -162,12 +162,12 @@ struct Trainer::Parts {
     double finish(float weight) {
         const double all = summed<1>({weights + static_cast<double>(weight)})[0];
         if (communicator && !updates) {
-            upload(*program, "divisor", all * scale());
+            upload(*program, kDivisor, all * scale());
         }
         run(weight);
         if (updates) {
             updates->set("step", progress.step);
-            upload(*updates, "divisor", all * scale());
+            upload(*updates, kDivisor, all * scale());
             updates->run();
         }
         return all;

@@ -28,17 +28,17 @@ struct TrainingStep {
 class VKF_API Trainer {
 public:
     /// Adds gradients and updates to the graph, and compiles it. `parameters` are states: see
-    /// trainable(). The graph gets the symbol `step`, the outputs `loss` and `grad_norm`, where
-    /// the loss is scaled the inputs `loss_scale`, and with TrainerOptions::accumulates the symbol
-    /// `micro_batch`, the number of the run within its step. A graph that has this symbol, of a
-    /// maximum of 2^30, gets 0 for it where steps do not accumulate. A symbol `step` of your own
-    /// must have this maximum too. Don't make the loss an output yourself. States are zero at
-    /// first: write them.
+    /// trainable(). The graph gets the symbol `step`, the outputs `loss` and `grad_norm`, the input
+    /// `loss_scale` where the loss is scaled, runs are accumulated or ranks train together, for
+    /// ranks the input `divisor`, and with TrainerOptions::accumulates the symbol `micro_batch`,
+    /// the number of the run within its step. A graph that has this symbol, of a maximum of 2^30,
+    /// gets 0 for it where steps do not accumulate. A symbol `step` of your own must have this
+    /// maximum too. Don't make the loss an output yourself. States are zero at first: write them.
     ///
-    /// Throws as gradients() and update() do, for a parameter or a loss of another graph, and where
-    /// the name of a state that is made beside a parameter, NAME.moments or NAME.gradient, is that
-    /// of something else in the graph. Where options or parameters are refused, the graph is as it
-    /// was.
+    /// Throws as gradients() and update() do, for a parameter or a loss of another graph, for a
+    /// loss that is not one F32 number, and where one of these names, or that of a state made
+    /// beside a parameter, NAME.moments or NAME.gradient, is that of something else in the graph.
+    /// Where options, the loss or parameters are refused, the graph is as it was.
     Trainer(const Device& device, Graph& graph, Value loss, const std::vector<Value>& parameters,
             const TrainerOptions& options = {}, const Weights& weights = {});
     Trainer(Trainer&&) noexcept;
@@ -66,8 +66,10 @@ public:
     TrainingStep take_step(float weight = 1.0f);
     /// Computes the gradients of a micro-batch, and keeps them for take_step(). Returns its loss.
     /// Throws Error where TrainerOptions::accumulates was not asked for, and for a weight outside
-    /// 1e-9..1e9.
+    /// 1e-9..1e9; the earlier micro-batches stay.
     float accumulate(float weight = 1.0f);
+    /// Forgets what accumulate() has kept: the step begins anew.
+    void drop_micro_batches() noexcept;
 
     /// Writes all that resume() needs: parameters, moments, the number of the step. The file
     /// appears whole or not at all, and does for a run with TrainerOptions::accumulates and one
@@ -84,7 +86,6 @@ private:
     struct Parts;
     /// Throws where resume() has failed in the middle.
     void check_whole() const;
-    void drop_micro_batches() noexcept;
     TrainingStep finish_step(float weight);
 
     std::unique_ptr<Parts> parts_;

@@ -241,6 +241,9 @@ void bind_trainer(nb::module_& m) {
             "weight"_a = 1.0f,
             "Computes the gradients of a micro-batch, and keeps them for take_step(). Returns its loss.")
         .def(
+            "drop_micro_batches", [](T& t) { unlocked(*t.mutex, [&] { t.trainer.drop_micro_batches(); }); },
+            "Forgets what accumulate() has kept: the step begins anew.")
+        .def(
             "save", [](T& t, const std::filesystem::path& file) { unlocked(*t.mutex, [&] { t.trainer.save(file); }); },
             "file"_a, "Writes all that resume() needs; an error between accumulate() and take_step().")
         .def(

@@ -183,6 +183,34 @@ def test_what_is_accumulated_is_not_lost_by_saving(tmp_path):
     step.save(tmp_path / "training.safetensors")
 
 
+def test_a_step_that_fails_drops_what_was_accumulated():
+    def failing(step):
+        with pytest.raises(ValueError, match="has the shape"):
+            step(x=X[:, :1], t=T)
+
+    def dropping(step):
+        step.drop_micro_batches()
+
+    def refusing(step):
+        with pytest.raises(ValueError, match="is of float64"):
+            step.accumulate(x=X.astype(np.float64), t=T)
+
+    norms = []
+    for between in (failing, dropping, refusing):
+        g, loss = classifier()
+        step = vkf.Trainer(g, loss, accumulates=True, seed=4)
+        if between is not refusing:
+            step.accumulate(x=X * 100, t=T, weight=9)
+        between(step)
+        norms.append(step(x=X, t=T).grad_norm)
+    assert norms[0] == norms[1] == norms[2]
+    g, loss = classifier()
+    kept = vkf.Trainer(g, loss, accumulates=True, seed=4)
+    kept.accumulate(x=X * 100, t=T, weight=9)
+    refusing(kept)
+    assert kept(x=X, t=T).grad_norm != norms[0]
+
+
 @pytest.mark.parametrize("accumulates", [False, True])
 def test_an_empty_batch_takes_no_step(accumulates):
     g, loss = classifier()

@@ -168,18 +168,31 @@ class Trainer:
         """Takes a step on a batch: arrays by the names of inputs, as a dict or as keywords.
 
         sizes: symbols that no input's shape tells. Behind accumulate() the step is of all
-        micro-batches together, each counting by its weight. Returns loss and grad_norm.
+        micro-batches together, each counting by its weight. Where it fails they are dropped, and
+        the step begins anew. Returns loss and grad_norm.
         """
         with self._turn.hold():  # from the first input to the step
-            self._upload({**(batch or {}), **inputs}, sizes or {})
+            try:
+                self._upload({**(batch or {}), **inputs}, sizes or {})
+            except BaseException:
+                self._core.drop_micro_batches()
+                raise
             return self._core.take_step(weight)
 
     def accumulate(self, batch: Mapping[str, Any] | None = None, *, weight: float = 1.0,
                    sizes: Mapping[str, int] | None = None, **inputs: Any) -> float:
-        """Computes the gradients of a micro-batch and keeps them for the next step; gives its loss."""
+        """Computes the gradients of a micro-batch and keeps them for the next step; gives its loss.
+
+        Where it fails, earlier ones stay.
+        """
         with self._turn.hold():
             self._upload({**(batch or {}), **inputs}, sizes or {})
             return float(self._core.accumulate(weight))
+
+    def drop_micro_batches(self) -> None:
+        """Forgets what accumulate() has kept: the step begins anew."""
+        with self._turn.hold():
+            self._core.drop_micro_batches()
 
     def fit(self, batches: Iterable[Mapping[str, Any]], *, progress: bool = False) -> list[float]:
         """Takes a step on each batch and gives the losses. progress: True shows a bar on a terminal."""

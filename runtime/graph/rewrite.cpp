@@ -11,8 +11,8 @@ namespace vkf {
 
 namespace {
 
-bool can_read(const NodeInfo& node, std::size_t i, const ValueInfo& view) {
-    return node.op->can_read ? node.op->can_read(node, i, view) : is_contiguous(view.shape, view.strides);
+bool can_read(const NodeInfo& node, std::size_t i, const ValueInfo& view, const ValueInfo& moved) {
+    return node.op->can_read ? node.op->can_read(node, i, view, moved) : is_contiguous(moved.shape, moved.strides);
 }
 
 }  // namespace
@@ -134,7 +134,7 @@ std::string RewriteSite::why_not_sooner(NodeId later) const {
     return {};
 }
 
-std::string RewriteSite::why_not_columns(NodeId node) const {
+std::string RewriteSite::why_not_columns(NodeId node, std::int64_t pitch, std::int64_t first) const {
     const NodeInfo& made = graph_.nodes()[node];
     for (const ValueId out : made.outputs) {
         const ValueInfo& whole = graph_.values()[out];
@@ -152,9 +152,9 @@ std::string RewriteSite::why_not_columns(NodeId node) const {
                 if (view.storage != whole.storage) {
                     continue;
                 }
-                const std::optional<ValueInfo> moved = view.in_columns(width, 2 * width, width);
-                if (!moved || !can_read(reader, i, *moved)) {
-                    return reader.label + " reads " + made.label + " densely";
+                const std::optional<ValueInfo> moved = view.in_columns(width, pitch, first);
+                if (!moved || !can_read(reader, i, view, *moved)) {
+                    return reader.label + " reads " + made.label + " as it lies";
                 }
             }
         }

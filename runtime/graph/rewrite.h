@@ -72,9 +72,10 @@ public:
     /// Empty where a later node that reads nothing computed in between may be computed as early as
     /// this one: nothing in between writes what it reads. Else the reason why not.
     std::string why_not_sooner(NodeId later) const;
-    /// Empty where a node's output may become the columns of wider rows: the output has no name,
-    /// and all nodes that read it can read rows that lie apart. Else the reason why not.
-    std::string why_not_columns(NodeId node) const;
+    /// Empty where a node's output may become the columns from `first` on of rows of `pitch`: the
+    /// output has no name, and all nodes that read it can read rows that lie so, with the same
+    /// bits. Else the reason why not.
+    std::string why_not_columns(NodeId node, std::int64_t pitch, std::int64_t first) const;
     /// Asks RewriteLimits::why_not_adjacent of these weights.
     std::string why_not_adjacent(std::span<const StorageId> weights) const;
     /// True where a tensor of that shape has more elements than one may have.
