@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "ops/attention_params.h"
 #include "runtime/graph/packed.h"
 
 namespace vkf {
@@ -49,6 +50,7 @@ CachedKv append(const KvCache& cache, Value key, Value value) {
             return transpose(slice(rows, 1, 0, cache.start + x.size(1)), 1, 2);
         }
         const RingRows& ring = *cache.written;
+        support::check_ring("append", {ring.first, ring.before_end, x.size(1)}, state, state.size(1));
         put(ring.first, 0, ring.before_end);
         if (!(ring.before_end == x.size(1))) {
             put(0, ring.before_end, x.size(1) - ring.before_end);

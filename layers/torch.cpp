@@ -78,7 +78,10 @@ Value unmasked_columns(Value mask, const Dim& keys, std::int64_t extra) {
     if (!mask || extra == 0) {
         return mask;
     }
-    if (mask.rank() > 0 && mask.size(-1) == Dim(1)) {
+    if (mask.rank() == 0) {
+        mask = reshape(mask, {1});
+    }
+    if (mask.size(-1) == Dim(1)) {
         Shape wide = mask.shape();
         wide.back() = keys;
         mask = broadcast_to(mask, wide);
@@ -93,14 +96,22 @@ Value unmasked_columns(Value mask, const Dim& keys, std::int64_t extra) {
     return concat({mask, broadcast_to(zero, shape)}, -1);
 }
 
-/// PyTorch's two masks, over `extra` keys appended to `keys`, as one of ours.
-Mask mask_of(const MultiheadAttentionOptions& o, const Dim& keys, std::int64_t extra) {
-    Mask mask;
-    Value attention = o.attn_mask;
-    Value padding = o.key_padding_mask;
-    if (attention && attention.rank() == 3) {  // (B*H, L, S), batch-major
-        attention = reshape(attention, {-1, o.num_heads, attention.size(1), attention.size(2)});
+/// attn_mask as what broadcasts to (B, H, L, S), over a query (B, L, E).
+Value over_heads(Value mask, const Value& query, std::int64_t heads) {
+    if (!mask || mask.rank() != 3 || mask.size(0) == Dim(1)) {
+        return mask;
     }
+    const Dim all = query.size(0) * Dim(heads);
+    support::require(mask.size(0) == all, kName,
+                     "attn_mask " + mask.str() + " over query " + query.str() +
+                         " has neither 1 nor batch times heads in front, " + query.graph().str(all));
+    return reshape(mask, {query.size(0), heads, mask.size(1), mask.size(2)});
+}
+
+/// PyTorch's two masks, over `extra` keys appended to `keys`, as one of ours.
+Mask mask_of(const MultiheadAttentionOptions& o, Value attention, const Dim& keys, std::int64_t extra) {
+    Mask mask;
+    Value padding = o.key_padding_mask;
     if (padding) {
         padding = reshape(padding, {padding.size(0), 1, 1, padding.size(1)});
     }
@@ -188,6 +199,7 @@ AttentionResult multihead_attention(Value query, Value key, Value value, const M
     }
     refuse_dropout(g, options.dropout);
     const HeadSizes sizes = heads_over_width(kName, query, options.num_heads);
+    const Value attn_mask = over_heads(options.attn_mask, query, options.num_heads);
     const OwnColumns own(g, sizes);
     const std::int64_t e = own.all, heads = own.heads.count;
     const Projections in(g, own, options.memory ? e : fixed_width(kName, key),
@@ -232,7 +244,7 @@ AttentionResult multihead_attention(Value query, Value key, Value value, const M
     }
     const AttentionResult a = scaled_dot_product_attention(
         q, k, v,
-        {.mask = some_heads(mask_of(options, k.size(2) - extra, extra), sizes.heads, own.heads),
+        {.mask = some_heads(mask_of(options, attn_mask, k.size(2) - extra, extra), sizes.heads, own.heads),
          .dropout = options.dropout,
          .dropout_seed = options.dropout_seed});
     const auto swapped = [&](Value x) { return options.batch_first || !x ? x : transpose(x, 0, 1); };

@@ -22,8 +22,8 @@ struct MultiheadAttentionOptions {
     bool batch_first = true;  ///< false: query, key, value and y are (tokens, B, E)
     /// weights (B, L, S) averaged over heads, as PyTorch returns them by default
     bool average_attn_weights = false;
-    /// (L, S) or (B, H, L, S), or what broadcasts to these, or (B*H, L, S); i32: 1 = may not; f32:
-    /// added
+    /// (B, H, L, S), or what broadcasts to that, as (L, S) does; of rank 3 only (1, L, S) and
+    /// (B*H, L, S), batch-major. i32: 1 = may not; f32: added
     Value attn_mask = {};
     Value key_padding_mask = {};  ///< (B, S); i32: 1 = ignore the key; f32: added
     bool is_causal = false;       ///< top-left, as PyTorch; with `cache` bottom-right
@@ -43,8 +43,8 @@ struct MultiheadAttentionOptions {
 /// q_proj_weight, k_proj_weight, v_proj_weight where kdim or vdim is not E; in_proj_bias (3E),
 /// out_proj.weight, out_proj.bias. Where the graph is of several ranks (Graph::set_rank), each has
 /// its share of the heads, and theirs are the weights, cache and memory; averaged weights are those
-/// of all. Throws Error for dropout then, and for a cache, add_bias_kv and add_zero_attn beside
-/// memory.
+/// of all. Throws Error for dropout then, for a cache, add_bias_kv and add_zero_attn beside memory,
+/// and for masks that do not fit.
 VKF_API AttentionResult multihead_attention(Value query, Value key, Value value,
                                             const MultiheadAttentionOptions& options);
 

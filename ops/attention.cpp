@@ -96,6 +96,9 @@ void check_numbers(const AttentionOptions& o) {
 void check_sequences(const Value& q, const Value& k, const AttentionOptions& o) {
     require(!o.ring || !(o.cumulative_queries || o.key_lengths || o.pages), kName,
             "keys in a ring go with neither sequences of different lengths nor pages");
+    if (o.ring) {
+        check_ring(kName, *o.ring, k, k.size(2));
+    }
     require(
         std::isinf(o.mask.fill) || !(o.cumulative_queries || o.key_lengths), kName,
         "sequences of different lengths go with a mask fill of -inf only: what lies beyond a sequence has no score");

@@ -46,6 +46,10 @@ struct AttentionParams {
 
 namespace support {
 
+/// Throws Error in the name of `op` where `before_end` is not what it must be in the ring x of so
+/// many rows; where symbols decide that, runs are refused.
+void check_ring(const char* op, const RingRows& ring, const Value& x, const Dim& rows);
+
 /// Gives the rows that a ring (B, Hk, S, n) holds, the oldest first.
 Value ring_in_order(Value x, const RingRows& ring);
 

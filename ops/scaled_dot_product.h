@@ -12,8 +12,9 @@
 
 namespace vkf {
 
-/// `count` rows of a ring, beginning at row `first`. The first `before_end` of them lie before the
-/// ring's end; the others go on from row 0.
+/// `count` rows of a ring of S, beginning at row `first`. The first `before_end` of them lie before
+/// the ring's end, as many as do: the smaller of count and S - first. The others go on from row 0.
+/// Another number is an Error of what takes the ring, or of a run that sets its symbols so.
 struct RingRows {
     Dim first, before_end, count;
 };

@@ -3,6 +3,7 @@
 // before anything is dispatched.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "layers/attention.h"
@@ -168,8 +169,19 @@ TEST_CASE("torch: masks that do not fit, and is_causal where it says nothing") {
     };
     const auto mask = [&](const Shape& shape) { return g.input("mask " + std::to_string(++made), shape, DType::i32); };
     CHECK(contains(refusal({.attn_mask = mask({4, 5})}), "4 against 5"));
-    CHECK(contains(refusal({.attn_mask = mask({5, 5, 5})}), "(5, 5, 5)"));
-    CHECK(refusal({.attn_mask = mask({3, 5, 5})}) == "");  // of one sequence, for all
+    for (const std::int64_t front : {2, 3, 5}) {  // a batch, heads, neither
+        const std::string shape = "(" + std::to_string(front) + ", 5, 5)",
+                          told = refusal({.attn_mask = mask({front, 5, 5})});
+        CHECK(contains(told, "torch.nn.MultiheadAttention: attn_mask"));
+        CHECK(
+            contains(told, shape + " I32 over query x (2, 5, 12) F32 has neither 1 nor batch times heads in front, 6"));
+    }
+    CHECK(contains(refusal({.num_heads = 2, .attn_mask = mask({2, 5, 5})}), "in front, 4"));
+    CHECK(contains(refusal({.num_heads = 2, .batch_first = false, .attn_mask = mask({4, 2, 2})}), "in front, 10"));
+    CHECK(refusal({.attn_mask = mask({6, 5, 5})}) == "");
+    CHECK(refusal({.attn_mask = mask({1, 5, 5})}) == "");
+    CHECK(refusal({.attn_mask = mask({1, 3, 5, 5})}) == "");
+    CHECK(refusal({.attn_mask = mask({})}) == "");
     CHECK(contains(refusal({.key_padding_mask = mask({2, 4})}), "4 against 5"));
     CHECK(contains(refusal({.key_padding_mask = mask({3, 5})}), "3 against 2"));
     CHECK(contains(refusal({.key_padding_mask = mask({5})}), "must be (batch, keys)"));
@@ -177,6 +189,43 @@ TEST_CASE("torch: masks that do not fit, and is_causal where it says nothing") {
     CHECK(contains(refusal({.add_bias_kv = true, .is_causal = true}), "is_causal"));
     CHECK(contains(refusal({.add_zero_attn = true, .is_causal = true}), "is_causal"));
     CHECK(refusal({.attn_mask = mask({5, 5}), .is_causal = true}) == "");  // a key must pass both
+}
+
+TEST_CASE("torch: a mask of one number is over all keys but those that are appended") {
+    const auto described = [&](Graph& g, torch::MultiheadAttentionOptions o, Shape mask) {
+        o.num_heads = 2;
+        o.attn_mask = g.input("mask", std::move(mask), DType::i32);
+        g.output("y", torch::multihead_attention(g.input("x", {2, 3, 8}), g.input("k", {2, 5, 8}),
+                                                 g.input("v", {2, 5, 8}), o));
+    };
+    for (const bool bias_kv : {false, true}) {
+        for (const bool zero : {false, true}) {
+            CAPTURE(bias_kv);
+            CAPTURE(zero);
+            const torch::MultiheadAttentionOptions o{.name = "a", .add_bias_kv = bias_kv, .add_zero_attn = zero};
+            Graph scalar, full;
+            described(scalar, o, {});
+            described(full, o, {3, 5});
+            const Weights weights = random_weights({&scalar, &full});
+            std::vector<Tensor> results;
+            for (const double ignored : {0.0, 1.0}) {
+                for (Graph* g : {&scalar, &full}) {
+                    Program p = device().compile(*g, weights);
+                    Tensor mask(g == &scalar ? Sizes{} : Sizes{3, 5});
+                    std::fill(mask.data.begin(), mask.data.end(), ignored);
+                    upload(p, "mask", mask, DType::i32);
+                    upload(p, "x", random_tensor({2, 3, 8}, 1));
+                    upload(p, "k", random_tensor({2, 5, 8}, 2));
+                    upload(p, "v", random_tensor({2, 5, 8}, 3));
+                    p.run();
+                    results.push_back(download(p, "y"));
+                }
+            }
+            CHECK(difference(results[0], results[1]) == "");
+            CHECK(difference(results[2], results[3]) == "");
+            CHECK(difference(results[0], results[2]) != "");
+        }
+    }
 }
 
 TEST_CASE("torch: keys of another graph are refused, whatever their numbers are") {

@@ -297,6 +297,53 @@ TEST_CASE("kv cache: attention over keys in a ring is attention over them in ord
     }
 }
 
+TEST_CASE("kv cache: before_end of a ring is what its rows make it, or an error") {
+    const auto refused = [](RingRows ring) {
+        Graph g;
+        const Value k = g.input("k", {1, 1, 8, 4});
+        const std::string seen = error_of([&] {
+            scaled_dot_product_attention(g.input("q", {1, 1, 2, 4}), k, k, {.ring = ring});
+        });
+        const Value x = g.input("x", {1, ring.count, 1, 4});
+        const KvCache cache{
+            g.state("keys", {1, 8, 1, 4}), g.state("values", {1, 8, 1, 4}), 0, WeightType::f32, ring, ring};
+        const std::string written = error_of([&] { append(cache, x, x); });
+        CHECK(seen.empty() == written.empty());
+        return seen;
+    };
+    CHECK(refused({3, 4, 4}) == "");
+    CHECK(refused({6, 2, 4}) == "");
+    CHECK(refused({0, 8, 8}) == "");
+    CHECK(contains(refused({3, 2, 4}),
+                   "scaled_dot_product_attention: before_end 2 of the ring k (1, 1, 8, 4) F32 must be the smaller of "
+                   "count 4 and of the 5 rows before its end"));
+    CHECK(contains(refused({6, 1, 4}), "count 4 and of the 2 rows"));
+    CHECK(contains(refused({6, 3, 4}), "count 4 and of the 2 rows"));
+    CHECK(contains(refused({0, 5, 4}), "count 4 and of the 8 rows"));
+
+    Graph g;
+    const Dim first = g.symbol("first", 7), before_end = g.symbol("before_end", 8), count = g.symbol("count", 8);
+    const Value k = g.input("k", {1, 1, 8, 4});
+    g.output("y",
+             scaled_dot_product_attention(g.input("q", {1, 1, 2, 4}), k, k, {.ring = {{first, before_end, count}}}));
+    Program p = device().compile(g);
+    upload(p, "q", random_tensor({1, 1, 2, 4}, 1));
+    upload(p, "k", random_tensor({1, 1, 8, 4}, 2));
+    const auto run = [&](std::int64_t from, std::int64_t before, std::int64_t rows) {
+        p.set("first", from);
+        p.set("before_end", before);
+        p.set("count", rows);
+        return error_of([&] { p.run(); });
+    };
+    CHECK(run(3, 4, 4) == "");
+    CHECK(run(6, 2, 4) == "");
+    CHECK(run(7, 1, 8) == "");
+    CHECK(contains(run(3, 2, 4), "what it lacks of both: 6 is more than 0"));
+    CHECK(contains(run(6, 3, 4), "what it has beyond these rows: 1 is more than 0"));
+    CHECK(contains(run(0, 5, 4), "what it has beyond count: 1 is more than 0"));
+    CHECK(run(0, 4, 4) == "");
+}
+
 TEST_CASE("kv cache: what a masked row of a cache holds leaves no trace, and what is seen shows") {
     const AttentionSizes sizes{1, 4, 2, 1, 70, 64, 64};
     const Qkv clean = random_qkv(sizes, 8);

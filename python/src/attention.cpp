@@ -60,7 +60,8 @@ struct KeepSizes {
 
 void bind_attention(nb::module_& m) {
     nb::class_<vkf::RingRows>(
-        m, "RingRows", "`count` rows of a ring, beginning at row `first`; the first `before_end` lie before its end.",
+        m, "RingRows",
+        "`count` rows of a ring, beginning at row `first`; the first `before_end`, all that do, lie before its end.",
         nb::dynamic_attr())
         .def(
             "__init__",

@@ -116,6 +116,16 @@ def test_attention_of_other_ranks(lead):
         close(vkf.scaled_dot_product_attention(q, k, v), sdpa(q, k, v))
 
 
+@pytest.mark.parametrize("lead", [(2, 0, 2), (0, 3, 2), (2, 3, 2)])
+@pytest.mark.parametrize("queries, keys", [(0, 5), (4, 0), (0, 0), (4, 5)])
+def test_attention_of_nothing(lead, queries, keys):
+    q, k, v = array(*lead, queries, 8), array(*lead, keys, 8), array(*lead, keys, 6)
+    want = sdpa(q, k, v)
+    close(vkf.scaled_dot_product_attention(q, k, v), want)
+    for shape in ((queries, keys), (lead[0], 1, 1, queries, keys), (*lead, 1, keys)):
+        close(vkf.scaled_dot_product_attention(q, k, v, np.ones(shape, bool)), want)
+
+
 def test_half_precision_comes_back_as_it_went_in():
     x = array(4, 32, dtype=np.float16)
     y = vkf.softmax(x)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from typing import Any
 
@@ -44,7 +45,7 @@ def _mask_for(mask: Any, lead: tuple[int, ...], heads: int, query: Any, key: Any
             import numpy
 
             mask = numpy.broadcast_to(mask, whole)
-    return mask.reshape((-1, *rest))
+    return mask.reshape((math.prod(full[:-3]), *rest))
 
 
 def _require_elements(what: str, x: Any) -> None:
@@ -134,8 +135,8 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
         if tuple(key.shape[:-3]) != lead or tuple(value.shape[:-3]) != lead:
             raise _c.ArgumentError(f"scaled_dot_product_attention: query {tuple(shape)}, key {tuple(key.shape)} and "
                                    f"value {tuple(value.shape)} differ before the heads")
-        query, key, value = (x.reshape((-1, *x.shape[-3:]) if rank > 3 else (1,) * (4 - rank) + tuple(x.shape))
-                             for x in (query, key, value))
+        first = (math.prod(lead),) if rank > 3 else (1,) * (4 - rank)
+        query, key, value = (x.reshape(first + tuple(x.shape[-3:])) for x in (query, key, value))
     if not enable_gqa and query.shape[1] != key.shape[1]:
         raise _c.ArgumentError(f"scaled_dot_product_attention: {query.shape[1]} heads of queries and {key.shape[1]} of "
                                "keys need enable_gqa=True")
