@@ -95,34 +95,39 @@ ImageView view_of(const vkf_image_view& v) noexcept {
     return {v.name ? v.name : "", v.view, v.layout == 0 ? kGeneral : v.layout, v.width, v.height};
 }
 
-/// Null, or what is wrong.
+/// Takes an array of a recording: VKF_OK, or the failure, which names the array and the element.
 template <class From, class To, class Convert>
-const char* translate(const From* from, std::uint32_t count, Convert convert, std::vector<To>& to) noexcept {
+vkf_result translate(const char* function, const vkf_program& program, const char* array, const From* from,
+                     std::uint32_t count, Convert convert, std::vector<To>& to) noexcept {
+    const char* name = program.name.c_str();
     to.clear();
     if (count != 0 && !from) {
-        return "an array is null";
+        return fail(VKF_ERROR, "%s: %s: %s is null", function, name, array);
     }
     if (count > to.capacity()) {
-        return "more buffers, images or sizes are given than recording has room for";
+        return fail(VKF_ERROR, "%s: %s: %s has %u elements; recording has room for %llu", function, name, array, count,
+                    static_cast<unsigned long long>(to.capacity()));
     }
     for (std::uint32_t i = 0; i < count; ++i) {
         From element;
         if (const char* wrong = copy_element(from, i, element)) {
-            return wrong;
+            return fail(VKF_ERROR, "%s: %s: %s[%u]: %s", function, name, array, i, wrong);
         }
         to.push_back(convert(element));
     }
-    return nullptr;
+    return VKF_OK;
 }
 
-const char* translate(const vkf_recording& r, Slot& slot) noexcept {
-    if (const char* wrong = translate(r.buffers, r.buffer_count, range_of, slot.buffers)) {
-        return wrong;
+vkf_result translate(const char* function, vkf_program& program, const vkf_recording& r) noexcept {
+    Slot& slot = program.slots[r.slot];
+    vkf_result result = translate(function, program, "buffers", r.buffers, r.buffer_count, range_of, slot.buffers);
+    if (result == VKF_OK) {
+        result = translate(function, program, "images", r.images, r.image_count, view_of, slot.images);
     }
-    if (const char* wrong = translate(r.images, r.image_count, view_of, slot.images)) {
-        return wrong;
+    if (result == VKF_OK) {
+        result = translate(function, program, "sizes", r.sizes, r.size_count, setting_of, slot.sizes);
     }
-    return translate(r.sizes, r.size_count, setting_of, slot.sizes);
+    return result;
 }
 
 /// Calls `record(program, recording)` with the recording in C++'s terms.
@@ -136,16 +141,15 @@ vkf_result with_recording(const char* function, vkf_program* handle, const vkf_r
         return fail(VKF_ERROR, "%s: recording is null", function);
     }
     vkf_recording r;
-    const char* wrong = copy_struct(recording, r);
-    if (!wrong && r.slot < handle->slots.size()) {
-        wrong = translate(r, handle->slots[r.slot]);
-    }
-    if (wrong) {
+    if (const char* wrong = copy_struct(recording, r)) {
         return fail(VKF_ERROR, "%s: %s: %s", function, handle->name.c_str(), wrong);
     }
     Recording out;
     out.slot = r.slot;
     if (r.slot < handle->slots.size()) {  // else record() says that there is no such slot
+        if (const vkf_result wrong = translate(function, *handle, r); wrong != VKF_OK) {
+            return wrong;
+        }
         const Slot& slot = handle->slots[r.slot];
         out.buffers = slot.buffers;
         out.images = slot.images;

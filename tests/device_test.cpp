@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "ops/ops.h"
+#include "runtime/device/device_core.h"
+#include "runtime/device/insides.h"
 #include "tests/device.h"
 #include "tests/fake_vulkan.h"
 #include "tests/fixtures.h"
@@ -270,8 +272,29 @@ TEST_SUITE("device") {
             CHECK(contains(message_of([&] { Device::create(); }),
                            "VKFORMER_PROFILE: is \"minimal\"; there is \"minimum\" alone"));
         }
+        const auto explained = [](const Device& device) {
+            Graph g;
+            SmallModel::describe(g, 9);
+            return device.compile(g, SmallModel::load(device)).explain();
+        };
+        CHECK_FALSE(contains(explained(Device::create({.minimum_profile = true})), "VKFORMER_PROFILE"));
         const Environment minimum("VKFORMER_PROFILE", "minimum");
-        check(Device::create().capabilities());
+        const Device by_variable = Device::create();
+        check(by_variable.capabilities());
+        CHECK(contains(explained(by_variable), ", minimum profile of VKFORMER_PROFILE"));
+    }
+
+    TEST_CASE("device: a variable that switches something is 0 or 1") {
+        for (const std::string name : {"VKFORMER_CHECKED", "VKFORMER_VALIDATION", "VKFORMER_PIPELINE_CACHE"}) {
+            for (const std::string value : {"true", "yes", "2", "01"}) {
+                const Environment wrong(name.c_str(), value);
+                CHECK(error_of([] { Device::create(); }) == name + ": is \"" + value + "\"; there are \"0\" and \"1\"");
+            }
+        }
+        for (const char* value : {"0", "", "1"}) {
+            const Environment switched("VKFORMER_CHECKED", value);
+            CHECK(Insides::core(Device::create()).options.checked == (*value == '1'));
+        }
     }
 
     TEST_CASE("device: its limits are believed, its claims about subgroups are not needed") {

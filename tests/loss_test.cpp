@@ -270,6 +270,8 @@ TEST_SUITE("faults") {
             for (const Device* d : {&device, &without_queue}) {
                 Insides::core(*d).lost = true;
             }
+            // before what is wrong with the program, of which nothing was uploaded
+            CHECK(contains(message_of([&] { program.run(); }), "was lost; make a new Device"));
             VkCommandBuffer commands = host.begin();
             const std::uint64_t dispatches = vulkan.vkCmdDispatch.calls + vulkan.vkCmdPipelineBarrier.calls;
             for (const Status& status :

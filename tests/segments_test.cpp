@@ -81,7 +81,7 @@ TEST_SUITE("segments") {
 
             Segment segment;
             CHECK(contains(text(program.record_segment(host.begin(), 1, segment, 0)), "begin() must come first"));
-            CHECK(contains(text(program.record_segment(host.begin(), 1, segment, 2)), "slot 2"));
+            CHECK(text(program.record_segment(host.begin(), 1, segment, 2)) == "layer: slot 2 of 2");
             CHECK(text(program.begin(bound.recording(0))) == "");
             CHECK(contains(text(program.record_segment(host.begin(), 0, segment, 0)), "budget of 0"));
             CHECK(contains(text(program.record_segment(host.begin(), -1, segment, 0)), "budget of -1"));

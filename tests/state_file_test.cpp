@@ -241,7 +241,9 @@ TEST_SUITE("state") {
         const std::uint64_t before = mine.pending_uploads();
         state.write("kept", bytes_of_floats({1, 2, 3, 4}));
         CHECK(mine.pending_uploads() > before);
-        CHECK(contains(error_of([&] { state.read("kept"); }), "for which the host submits"));
+        CHECK(error_of([&] { state.read("kept"); }) ==
+              "state kept: cannot be read on a device for which the host submits (BorrowedDevice::host_submits): "
+              "record() a program that copies it into an output");
     }
 }
 

@@ -144,16 +144,23 @@ Status ProgramCore::check_statements(const Recording& recording) const noexcept 
     return {};
 }
 
+Status ProgramCore::check_slot(std::uint32_t slot) const noexcept {
+    if (!record_sets) {
+        return failure(-1, "%s: allocate() must come before record()", options.name.c_str());
+    }
+    if (slot >= record_scratch.size()) {
+        return failure(-1, "%s: slot %u of %llu", options.name.c_str(), slot, ull{record_scratch.size()});
+    }
+    return {};
+}
+
 Status ProgramCore::accept(const Recording& recording) noexcept {
     const char* name = options.name.c_str();
     if (Status lost = device->alive(); !lost) {
         return lost;
     }
-    if (!record_sets) {
-        return failure(-1, "%s: allocate() must come before record()", name);
-    }
-    if (recording.slot >= record_scratch.size()) {
-        return failure(-1, "%s: slot %u of %llu", name, recording.slot, ull{record_scratch.size()});
+    if (Status wrong = check_slot(recording.slot); !wrong) {
+        return wrong;
     }
     const std::uint64_t uploads = std::max(uploads_before, state ? Insides::store(state)->uploads_before.load() : 0);
     if (device->deferred && device->deferred->done() < uploads) {
@@ -198,9 +205,13 @@ Status ProgramCore::settle(std::span<const SizeSetting> settings, std::span<std:
     for (const SizeSetting& s : settings) {
         const auto at = std::find_if(plan.symbols.begin(), plan.symbols.end(),
                                      [&](const SymbolInfo& info) { return info.name == s.name; });
-        if (at == plan.symbols.end() || s.value < 0 || s.value > at->max) {
-            return failure(-1, "%s: size %.*s = %lld is unknown or outside 0..max", options.name.c_str(),
-                           static_cast<int>(s.name.size()), s.name.data(), static_cast<long long>(s.value));
+        const int length = static_cast<int>(s.name.size());
+        if (at == plan.symbols.end()) {
+            return failure(-1, "%s: the program has no size \"%.*s\"", options.name.c_str(), length, s.name.data());
+        }
+        if (s.value < 0 || s.value > at->max) {
+            return failure(-1, "%s: size %.*s = %lld is outside 0..%lld", options.name.c_str(), length, s.name.data(),
+                           static_cast<long long>(s.value), static_cast<long long>(at->max));
         }
         out[static_cast<std::size_t>(at - plan.symbols.begin())] = s.value;
     }

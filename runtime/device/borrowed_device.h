@@ -63,8 +63,9 @@ struct BorrowedDevice {
     const VkDeviceCreateInfo* created_with = nullptr;
     /// The host's vkGetInstanceProcAddr; null: libvulkan is opened.
     GetInstanceProcAddr get_instance_proc_addr = nullptr;
-    /// True where VK_EXT_debug_utils is enabled on the instance: objects and commands then get
-    /// labels.
+    /// True where VK_EXT_debug_utils is enabled on the instance: objects then get names, and
+    /// commands labels, but not where the installed Khronos validation layer is older than 1.3.246:
+    /// it crashes when two threads free labelled command buffers.
     bool debug_utils = false;
     /// A cache of the host's, which is not externally synchronized. Pipelines are made with it, and
     /// no cache on disk is read or written.

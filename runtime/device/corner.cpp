@@ -57,6 +57,12 @@ std::vector<std::int64_t> corner_of(const StoredTensor& t, std::size_t dim, std:
 
 std::vector<std::byte> read_corner(const TensorStore& store, const StoredTensor& t,
                                    std::span<const std::int64_t> shape) {
+    if (store.core->deferred) {
+        throw Error(
+            "cannot be read on a device for which the host submits (BorrowedDevice::host_submits): record() a program "
+            "that copies it into an output",
+            "state " + t.name);
+    }
     const std::vector<ByteRange> ranges = ranges_of(t, shape);
     std::vector<std::byte> out(bytes_of(ranges));
     download(store.core, store.blocks[t.block], ranges, out);

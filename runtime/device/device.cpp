@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <exception>
+#include <optional>
 #include <utility>
 
 #include "runtime/base/cache_folder.h"
@@ -79,6 +80,15 @@ std::string lower(std::string text) {
 std::string environment(const char* name) {
     const char* value = std::getenv(name);
     return value ? value : "";
+}
+
+/// What a variable switches on with 1 and off with 0; nothing where it is not set.
+std::optional<bool> switched(const char* name) {
+    const std::string value = environment(name);
+    if (!value.empty() && value != "0" && value != "1") {
+        throw Error("is \"" + value + "\"; there are \"0\" and \"1\"", name);
+    }
+    return value.empty() ? std::nullopt : std::optional(value == "1");
 }
 
 int preference(DeviceType type) {
@@ -158,7 +168,7 @@ std::shared_ptr<DeviceCore> finish(std::shared_ptr<DeviceCore> core, const Devic
     require_number(options.submit_budget, "submit_budget");
     core->options = options;
     core->options.staging_bytes = std::max<std::uint64_t>(options.staging_bytes, 4);
-    core->options.checked = options.checked || environment("VKFORMER_CHECKED") == "1";
+    core->options.checked = switched("VKFORMER_CHECKED").value_or(false) || options.checked;
     core->canary = options.canary || core->options.checked;
     core->set_wait_limit(
         options.wait_seconds.value_or(core->capabilities.cpu() ? kProcessorWaitSeconds : kGpuWaitSeconds));
@@ -171,6 +181,7 @@ std::shared_ptr<DeviceCore> finish(std::shared_ptr<DeviceCore> core, const Devic
     }
     if (options.minimum_profile || !profile.empty()) {
         core->capabilities.clamp_to_minimum();
+        core->profile_by_variable = !options.minimum_profile;
     }
     core->instance->api.vkGetPhysicalDeviceMemoryProperties(core->physical, &core->memory);
     core->tells_budgets = has_extension(core->instance->api, core->physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
@@ -185,11 +196,37 @@ std::shared_ptr<DeviceCore> finish(std::shared_ptr<DeviceCore> core, const Devic
     find_left_out(core->capabilities, options, folder, core->uuid);
     check_asked_for(core->capabilities);
     std::filesystem::path file;
-    if (environment("VKFORMER_PIPELINE_CACHE") != "0") {
+    if (switched("VKFORMER_PIPELINE_CACHE").value_or(true)) {
         file = folder.empty() ? folder : folder / cache_file_name(core->capabilities);
     }
     core->pipelines = std::make_unique<PipelineStore>(*core, file);
     return core;
+}
+
+void refuse_options_of_create(const DeviceOptions& options) {
+    const char* member = !options.select.empty()          ? "select"
+                         : options.validation             ? "validation"
+                         : options.get_instance_proc_addr ? "get_instance_proc_addr"
+                                                          : nullptr;
+    if (member) {
+        throw Error("DeviceOptions::" + std::string(member) + " is for Device::create() alone", "Device::borrow");
+    }
+}
+
+/// Says why query_capabilities() makes nothing of a host's device.
+std::string why_unusable(const InstanceTable& api, const BorrowedDevice& host) {
+    VkPhysicalDeviceProperties2 properties{};
+    properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+    api.vkGetPhysicalDeviceProperties2(host.physical, &properties);
+    if (properties.properties.apiVersion < VK_API_VERSION_1_1) {
+        return "the host's device offers no Vulkan 1.1";
+    }
+    std::uint32_t families = 0;
+    api.vkGetPhysicalDeviceQueueFamilyProperties(host.physical, &families, nullptr);
+    const std::string family = "queue family " + std::to_string(host.queue_family);
+    return host.queue_family < families
+               ? family + " of the host's device has no compute"
+               : "there is no " + family + "; of these the host's device has " + std::to_string(families);
 }
 
 }  // namespace
@@ -209,8 +246,8 @@ std::vector<Capabilities> Device::list(GetInstanceProcAddr get, std::vector<std:
 
 Device Device::create(const DeviceOptions& options) {
     auto core = std::make_shared<DeviceCore>();
-    core->instance =
-        make_instance(options.get_instance_proc_addr, options.validation || environment("VKFORMER_VALIDATION") == "1");
+    const bool validation = switched("VKFORMER_VALIDATION").value_or(false) || options.validation;
+    core->instance = make_instance(options.get_instance_proc_addr, validation);
     const Candidates list = candidates(*core->instance);
     const std::string select = options.select.empty() ? environment("VKFORMER_DEVICE") : options.select;
     const Candidate& chosen = choose(list, select);
@@ -255,6 +292,7 @@ Device Device::borrow(const BorrowedDevice& host, const DeviceOptions& options) 
     if (!host.instance || !host.physical || !host.device) {
         throw Error("a borrowed device needs the host's instance, physical device and device", "Device::borrow");
     }
+    refuse_options_of_create(options);
     auto core = std::make_shared<DeviceCore>();
     core->instance = std::make_shared<InstanceCore>();
     const PFN_vkGetInstanceProcAddr get = entry_point(host.get_instance_proc_addr);
@@ -270,9 +308,7 @@ Device Device::borrow(const BorrowedDevice& host, const DeviceOptions& options) 
             query_capabilities(core->instance->api, host.physical, core->queue_family, core->instance->api_version);
     }
     if (!capabilities) {
-        throw Error("the host's device offers no Vulkan 1.1, or its queue family " + std::to_string(host.queue_family) +
-                        " no compute",
-                    "Device::borrow");
+        throw Error(why_unusable(core->instance->api, host), "Device::borrow");
     }
     core->capabilities = std::move(*capabilities);
     keep_enabled(core->capabilities, host.created_with);
@@ -284,7 +320,8 @@ Device Device::borrow(const BorrowedDevice& host, const DeviceOptions& options) 
     if (bool(host.lock) != bool(host.unlock)) {
         throw Error("the queue's lock and unlock go together", "Device::borrow");
     }
-    core->instance->debug_utils = core->instance->labels = host.debug_utils;
+    core->instance->debug_utils = host.debug_utils;
+    core->instance->labels = host.debug_utils && survives_labels(get);
     if (host.host_submits) {
         core->deferred = std::make_unique<Deferred>(host.keep_uploads);
         return Device(finish(std::move(core), options));

@@ -17,6 +17,7 @@ struct DeviceCore : VulkanDevice {
     /// uploads of a device for which the host submits; else null
     std::unique_ptr<Deferred> deferred;
     LeftOutSince left_out_since;
+    bool profile_by_variable = false;  ///< VKFORMER_PROFILE alone asked for the minimum profile
 
     /// The kernels that no program is given from now on. Behind Device::give_up_all(), under which
     /// no lock is taken, those that none was given at first.

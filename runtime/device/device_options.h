@@ -14,11 +14,11 @@ namespace vkf {
 struct DeviceOptions {
     /// The device to take: an index into Device::list(), its name, or part of its name (any case).
     /// Empty: the environment's VKFORMER_DEVICE, else the first of discrete, integrated, virtual,
-    /// CPU.
+    /// CPU. For create() alone: borrow() throws where it is set.
     std::string select = {};
     /// True: runs under the Khronos validation layer with synchronization validation; messages are
     /// kept, see Device::messages(). Throws when the layer is not installed. VKFORMER_VALIDATION=1
-    /// asks for it too.
+    /// asks for it too. For create() alone: borrow() throws where it is true.
     bool validation = false;
     /// True: believes only what Vulkan 1.1 guarantees. VKFORMER_PROFILE=minimum asks for it too.
     bool minimum_profile = false;
@@ -55,7 +55,8 @@ struct DeviceOptions {
     /// that vkformer-doctor found wrong and kept in the cache folder; "0": none.
     /// VKFORMER_LEAVE_OUT is stronger.
     std::string leave_out = {};
-    /// The loader's entry point; null: libvulkan is opened.
+    /// The loader's entry point; null: libvulkan is opened. For create() alone: borrow() reads the
+    /// member of BorrowedDevice, and throws where this one is set.
     GetInstanceProcAddr get_instance_proc_addr = nullptr;
 };
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 #include <exception>
+#include <optional>
 #include <utility>
 
 #include "runtime/base/library.h"
@@ -48,6 +49,18 @@ VkDebugUtilsMessengerCreateInfoEXT messenger_info(MessageLog& log) {
     return info;
 }
 
+/// The version of the validation layer; nothing where it is not installed.
+std::optional<std::uint32_t> validation_layer(PFN_vkEnumerateInstanceLayerProperties layers) {
+    for (const auto& l :
+         enumerate<VkLayerProperties>("vkEnumerateInstanceLayerProperties",
+                                      [&](std::uint32_t*n, VkLayerProperties*p) { return layers(n, p); })) {
+        if (std::strcmp(l.layerName, kValidationLayer) == 0) {
+            return l.specVersion;
+        }
+    }
+    return std::nullopt;
+}
+
 }  // namespace
 
 PFN_vkGetInstanceProcAddr entry_point(GetInstanceProcAddr given) {
@@ -79,6 +92,12 @@ InstanceCore::~InstanceCore() {
         }
         api.vkDestroyInstance(handle, nullptr);
     }
+}
+
+bool survives_labels(PFN_vkGetInstanceProcAddr get) {
+    const auto layers =
+        reinterpret_cast<PFN_vkEnumerateInstanceLayerProperties>(get(nullptr, "vkEnumerateInstanceLayerProperties"));
+    return !layers || validation_layer(layers).value_or(kLabelsLocked) >= kLabelsLocked;
 }
 
 void keep_for_ever(std::shared_ptr<InstanceCore> instance) noexcept {
@@ -134,19 +153,12 @@ std::shared_ptr<InstanceCore> make_instance(GetInstanceProcAddr given, bool vali
     VkDebugUtilsMessengerCreateInfoEXT messenger = messenger_info(instance->log);
     bool labels = true;
     if (validation) {
-        bool found = false;
-        for (const auto& l :
-             enumerate<VkLayerProperties>("vkEnumerateInstanceLayerProperties",
-                                          [&](std::uint32_t*n, VkLayerProperties*p) { return layers(n, p); })) {
-            if (std::strcmp(l.layerName, kValidationLayer) == 0) {
-                found = true;
-                labels = l.specVersion >= kLabelsLocked;
-            }
-        }
-        if (!found) {
+        const std::optional<std::uint32_t> layer = validation_layer(layers);
+        if (!layer) {
             throw Error(std::string("validation was asked for, but the layer ") + kValidationLayer +
                         " is not installed");
         }
+        labels = *layer >= kLabelsLocked;
         wanted_layers.push_back(kValidationLayer);
         if (has_extension(kValidationLayer, VK_EXT_VALIDATION_FEATURES_EXTENSION_NAME)) {
             wanted.push_back(VK_EXT_VALIDATION_FEATURES_EXTENSION_NAME);

@@ -39,6 +39,8 @@ PFN_vkGetInstanceProcAddr entry_point(GetInstanceProcAddr given);
 /// Makes an instance. Throws when there is no loader, no driver, or no validation layer where it is
 /// asked for.
 std::shared_ptr<InstanceCore> make_instance(GetInstanceProcAddr given, bool validation);
+/// False where a Khronos validation layer is installed that does not survive labels.
+bool survives_labels(PFN_vkGetInstanceProcAddr get);
 /// Keeps an instance until the process ends: a device that was given up may still use it. Once
 /// for each.
 void keep_for_ever(std::shared_ptr<InstanceCore> instance) noexcept;

@@ -161,6 +161,8 @@ struct ProgramCore {
     bool checked() const noexcept { return options.checked || device->options.checked; }
     /// True where each submission of a run is asked whether it ran.
     bool has_canary() const noexcept { return options.checked || device->canary; }
+    /// Fails where record() cannot take that slot.
+    Status check_slot(std::uint32_t slot) const noexcept;
     Status check_statements(const Recording& recording) const noexcept;
     /// Checks a range against what the host told of its buffer.
     Status check_range(const BufferRange& range) const noexcept;

@@ -107,7 +107,10 @@ Status Program::record_segment(VkCommandBuffer commands, double budget, Segment&
     if (Status lost = core.device->alive(); !lost) {
         return lost;
     }
-    if (slot >= core.record_scratch.size() || !core.record_scratch[slot].bound) {
+    if (Status wrong = core.check_slot(slot); !wrong) {
+        return wrong;
+    }
+    if (!core.record_scratch[slot].bound) {
         return failure(-1, "%s: slot %u has nothing left to record; begin() must come first", core.options.name.c_str(),
                        slot);
     }

@@ -125,6 +125,7 @@ std::string Program::explain() const {
     const Plan& plan = core_->plan;
     const Capabilities& caps = core_->device->capabilities;
     std::string out = core_->options.name + " on " + caps.name + (caps.minimum_profile ? ", minimum profile" : "") +
+                      (core_->device->profile_by_variable ? " of VKFORMER_PROFILE" : "") +
                       (caps.variants.empty() ? "" : ", VKFORMER_VARIANT=" + caps.variants) +
                       (caps.tuning_from.empty()
                            ? ""

@@ -219,6 +219,7 @@ Ticket ProgramCore::submit(bool ticket) {
         throw Error("the host submits for this device (BorrowedDevice::host_submits): record() the program instead",
                     options.name);
     }
+    device->check_alive();
     for (const StorageInfo& s : plan.storages) {
         refuse_image(s);
     }
@@ -262,7 +263,6 @@ Ticket ProgramCore::submit(bool ticket) {
         }
     }
     allocate_io();
-    device->check_alive();
     const DeviceTable& vk = device->api;
     if (!command_pool) {
         const VkCommandPoolCreateInfo info{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr,

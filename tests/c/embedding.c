@@ -566,6 +566,9 @@ static void refuses(host* h, const model* m) {
     vkf_device* none = device;
     FAILS(vkf_device_borrow(&nothing, NULL, &none), "instance");
     REQUIRE(none == NULL);
+    const vkf_borrowed_device lent = host_handles(h);
+    const vkf_device_options selects = {.struct_size = sizeof(selects), .select = "0"};
+    FAILS(vkf_device_borrow(&lent, &selects, &none), "DeviceOptions::select is for Device::create() alone");
 
     const vkf_compile_options options = {.struct_size = sizeof(options), .name = "layer", .checked = true};
     program = compile(device, m, &options);
@@ -583,7 +586,7 @@ static void refuses(host* h, const model* m) {
     b.recording.buffer_count = 1;
     FAILS(vkf_program_record(program, commands, &b.recording), "y is not bound");
     b.recording.buffers = NULL;
-    FAILS(vkf_program_record(program, commands, &b.recording), "an array is null");
+    FAILS(vkf_program_record(program, commands, &b.recording), "layer: buffers is null");
     b.recording.buffers = b.ranges;
     b.recording.buffer_count = 2;
     b.size.name = "tonkens";
@@ -593,7 +596,7 @@ static void refuses(host* h, const model* m) {
     FAILS(vkf_program_record(program, commands, &b.recording), "tokens = 41");
     b.size.value = 5;
     b.recording.size_count = VKF_MORE_THAN_NEEDED + 2;
-    FAILS(vkf_program_record(program, commands, &b.recording), "has room for");
+    FAILS(vkf_program_record(program, commands, &b.recording), "layer: sizes has 34 elements; recording has room for");
     b.recording.size_count = 1;
     b.ranges[0].name = NULL;
     FAILS(vkf_program_record(program, commands, &b.recording), "layer: ");
@@ -614,8 +617,16 @@ static void refuses(host* h, const model* m) {
     FAILS(vkf_program_record(program, commands, &b.recording), "STORAGE_BUFFER");
     b.ranges[0].buffer_usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT;
     b.ranges[0].struct_size = 0;
-    FAILS(vkf_program_record(program, commands, &b.recording), "struct_size is not set");
+    FAILS(vkf_program_record(program, commands, &b.recording), "layer: buffers[0]: struct_size is not set");
     b.ranges[0].struct_size = sizeof(b.ranges[0]);
+    b.ranges[1].struct_size = 0;
+    FAILS(vkf_program_record(program, commands, &b.recording), "layer: buffers[1]: struct_size is not set");
+    b.ranges[1].struct_size = sizeof(b.ranges[1]);
+    vkf_image_view images[2] = {{.struct_size = sizeof(images[0])}, {.struct_size = 3}};
+    b.recording.images = images;
+    b.recording.image_count = 2;
+    FAILS(vkf_program_record(program, commands, &b.recording), "layer: images[1]: struct_size is not set");
+    b.recording.image_count = 0;
     OK(vkf_program_record(program, commands, &b.recording));
     FAILS(vkf_program_record(program, commands, &b.recording), "finished(0) has not come");
     host_finish(h, commands);
