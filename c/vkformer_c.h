@@ -762,7 +762,9 @@ typedef struct vkf_borrowed_device {
     VkDevice device;
     VkQueue queue;      ///< null: queue 0 of the family
     bool host_submits;  ///< true: vkformer uses no queue
-    bool debug_utils;   ///< VK_EXT_debug_utils is enabled: objects get names, commands labels
+    /// VK_EXT_debug_utils is enabled: objects get names, and commands labels, but not where the
+    /// installed Khronos validation layer is older than 1.3.246
+    bool debug_utils;
     bool keep_uploads;  ///< true: vkf_device_uploads_dropped() can be called
     void (*lock)(void* user);
     void (*unlock)(void* user);

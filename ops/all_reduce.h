@@ -8,5 +8,7 @@ namespace vkf::support {
 
 /// The node that all_reduce() makes.
 extern const OpType kAllReduce;
+/// True for what ranks compute together.
+bool is_collective(const OpType* op);
 
 }  // namespace vkf::support

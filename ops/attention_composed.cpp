@@ -55,9 +55,9 @@ Composed compose(Value q, Value k, Value v, SoftmaxOptions options, const Attent
 void support::check_ring(const char* op, const RingRows& ring, const Value& x, const Dim& rows) {
     Graph& g = x.graph();
     const Dim of_count = ring.count - ring.before_end, of_rows = rows - ring.first - ring.before_end;
-    const std::string what = "before_end " + g.str(ring.before_end) + " of the ring " + x.str() +
-                             " must be the smaller of count " + g.str(ring.count) + " and of the " +
-                             g.str(rows - ring.first) + " rows before its end";
+    const std::string what = "before_end = " + g.str(ring.before_end) + " of the ring " + x.str() +
+                             " must be the smaller of count = " + g.str(ring.count) +
+                             " and of its rows from first on, " + g.str(rows) + " - " + g.str(ring.first);
     const auto at_least_0 = [&](const Dim& left, const char* why) {
         if (left.is_constant()) {
             support::require(left.constant() >= 0, op, what);
@@ -65,9 +65,9 @@ void support::check_ring(const char* op, const RingRows& ring, const Value& x, c
             g.constrain(Dim(0) - left, 0, std::string(op) + ": " + what + why);
         }
     };
-    at_least_0(of_count, "; what it has beyond count");
-    at_least_0(of_rows, "; what it has beyond these rows");
-    at_least_0(Dim(0) - of_count * of_rows, "; the product of what it lacks of both");
+    at_least_0(of_count, ": beyond count");
+    at_least_0(of_rows, ": beyond these rows");
+    at_least_0(Dim(0) - of_count * of_rows, ": smaller than both, their differences multiplied");
 }
 
 Value support::ring_in_order(Value x, const RingRows& ring) {

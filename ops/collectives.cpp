@@ -63,6 +63,8 @@ constexpr OpType kBroadcast{.name = kBroadcastName, .lower = lower_broadcast};
 
 }  // namespace
 
+bool support::is_collective(const OpType* op) { return op == &kAllReduce || op == &kAllGather || op == &kBroadcast; }
+
 const OpType support::kAllReduce{.name = kAllReduceName, .lower = lower_all_reduce, .gradient = all_reduce_gradient};
 
 Value all_reduce(Value x) {

@@ -311,13 +311,11 @@ std::int64_t parts_of_sums(const ValueInfo& a, const ValueInfo& b, const MatmulP
 }
 
 bool sums_alike(const ValueInfo& view, const ValueInfo& moved, std::size_t k, std::size_t other) {
-    if (vectorizable(view, k) != vectorizable(moved, k) || vectorizable(view, other) != vectorizable(moved, other)) {
-        return false;
-    }
     const bool down = !vectorizable(view, k) && vectorizable(view, other);
     const bool is_short = view.shape[k].is_constant() && view.shape[k].constant() <= 2 * kSumPart;
-    const auto apart = [&](const Dim& step) { return !step.is_constant() || step.constant() >= kPage; };
-    return !down || is_short || apart(view.strides[k]) == apart(moved.strides[k]);
+    const Dim &before = view.strides[k], &now = moved.strides[k];
+    return !down || is_short || before == now ||
+           (before.is_constant() && now.is_constant() && (before.constant() >= kPage) == (now.constant() >= kPage));
 }
 
 ReducedArithmetic reduced_arithmetic(const Lowering& l, const Product& product, const MatmulParams& params,

@@ -120,9 +120,8 @@ inline constexpr shader::uint kSumPart = 256;
 /// a part has stay. `most` gives the largest size or stride.
 std::int64_t parts_of_sums(const ValueInfo& a, const ValueInfo& b, const MatmulParams& params,
                            const std::function<std::int64_t(const Dim&)>& most);
-/// True where a product may read a factor laid out as `moved` in place of `view`, and sum up in the
-/// same order: by fours or number by number as before, and in as many parts. `k` and `other` are
-/// the factor's dimensions.
+/// True where a product that reads a factor laid out as `moved` in place of `view` takes its sums
+/// in as many parts, whatever the other factor is. `k` and `other` are the factor's dimensions.
 bool sums_alike(const ValueInfo& view, const ValueInfo& moved, std::size_t k, std::size_t other);
 /// Prepares such a part. Its number comes before the words of prepare_product(); all but part 0 are
 /// added to what C holds, and are empty where k ends before them.

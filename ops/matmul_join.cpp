@@ -17,23 +17,20 @@ bool is_whole_weight(const Graph& g, ValueId id) {
            v.strides == contiguous_strides(v.shape);
 }
 
-/// linear() with a weight of its own, and nothing in its epilogue but a bias.
+/// linear() with a weight of its own, and nothing in its epilogue but a bias. Its columns go by
+/// fours: side by side, rows of other widths would begin at multiples of four where they did not,
+/// or no longer, and kernels sum up such rows in another order.
 bool is_projection(const Graph& g, const NodeInfo& node) {
     const MatmulParams& p = params_of(node);
     const Shape& columns = g.values()[node.outputs.front()].shape;
     return p.transpose_b && !p.masked_weights && !p.has_other() && p.activation == Activation::none &&
-           columns.back().is_constant() && g.values()[node.inputs[1]].shape.size() == 2 &&
-           is_whole_weight(g, node.inputs[1]) && (!p.bias || is_whole_weight(g, node.inputs[2]));
+           columns.back().is_constant() && support::by_four(columns.back()) &&
+           g.values()[node.inputs[1]].shape.size() == 2 && is_whole_weight(g, node.inputs[1]) &&
+           (!p.bias || is_whole_weight(g, node.inputs[2]));
 }
 
-/// Columns by fours among others would be rows that are read number by number, and summed up in
-/// another order.
-bool is_alike(const Graph& g, const NodeInfo& a, const NodeInfo& b) {
-    const auto in_fours = [&](const NodeInfo& node) {
-        return support::by_four(g.values()[node.outputs.front()].shape.back());
-    };
-    return params_of(a).bias == params_of(b).bias && params_of(a).scale == params_of(b).scale &&
-           in_fours(a) == in_fours(b);
+bool is_alike(const NodeInfo& a, const NodeInfo& b) {
+    return params_of(a).bias == params_of(b).bias && params_of(a).scale == params_of(b).scale;
 }
 
 /// Gives input `i` of each of these nodes.
@@ -113,7 +110,7 @@ Rewrite join_projections(const RewriteSite& site) {
     std::string names, miss;
     for (const NodeId n : site.siblings()) {
         const NodeInfo& later = g.nodes()[n];
-        if (!is_projection(g, later) || !is_alike(g, site.node(), later)) {
+        if (!is_projection(g, later) || !is_alike(site.node(), later)) {
             continue;
         }
         const std::string why = why_not(site, ids, n);

@@ -184,11 +184,10 @@ std::vector<Value> decompose(Graph& graph, const NodeInfo& node, WantedOutputs w
 /// A residual that was added before becomes part of the norm.
 Rewrite rewrite(const RewriteSite& site);
 
-/// Rows of x may lie apart; what is added to it is dense. By fours a row is summed up otherwise.
-bool can_read(const NodeInfo& node, std::size_t i, const ValueInfo& view, const ValueInfo& moved) {
+/// Rows of x may lie apart; what is added to it is dense.
+bool can_read(const NodeInfo& node, std::size_t i, const ValueInfo&, const ValueInfo& moved) {
     const bool residual = i == 1 && static_cast<const NormParams*>(node.params.get())->added;
-    const bool readable = residual ? is_contiguous(moved.shape, moved.strides) : i != 0 || in_row_groups(moved);
-    return readable && in_fours(view) == in_fours(moved);
+    return residual ? is_contiguous(moved.shape, moved.strides) : i != 0 || in_row_groups(moved);
 }
 
 std::vector<Value> gradient(const GradientSite& site);

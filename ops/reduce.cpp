@@ -131,7 +131,7 @@ void emit(Lowering& l, ValueId from, const ReduceParams& params, ValueId to) {
     std::int64_t some = std::min((terms + each - 1) / each, kMostParts);
     const auto rounds = [&] { return 2 * terms / (some * group.lanes) + 2 * some; };
     while (l.device().cpu() && rounds() > kMostRounds && some < terms / some) {
-        some *= 2;  // as long as that leaves fewer rounds
+        some *= 2;  // beyond that, more parts are no fewer rounds
     }
     l.check_rounds(rounds(), "a sum of " + std::to_string(terms) + " elements");
     const auto parts = static_cast<uint>(some);

@@ -315,11 +315,11 @@ TEST_CASE("kv cache: before_end of a ring is what its rows make it, or an error"
     CHECK(refused({6, 2, 4}) == "");
     CHECK(refused({0, 8, 8}) == "");
     CHECK(contains(refused({3, 2, 4}),
-                   "scaled_dot_product_attention: before_end 2 of the ring k (1, 1, 8, 4) F32 must be the smaller of "
-                   "count 4 and of the 5 rows before its end"));
-    CHECK(contains(refused({6, 1, 4}), "count 4 and of the 2 rows"));
-    CHECK(contains(refused({6, 3, 4}), "count 4 and of the 2 rows"));
-    CHECK(contains(refused({0, 5, 4}), "count 4 and of the 8 rows"));
+                   "scaled_dot_product_attention: before_end = 2 of the ring k (1, 1, 8, 4) F32 must be the smaller of "
+                   "count = 4 and of its rows from first on, 8 - 3"));
+    CHECK(contains(refused({6, 1, 4}), "count = 4 and of its rows from first on, 8 - 6"));
+    CHECK(contains(refused({6, 3, 4}), "count = 4 and of its rows from first on, 8 - 6"));
+    CHECK(contains(refused({0, 5, 4}), "count = 4 and of its rows from first on, 8 - 0"));
 
     Graph g;
     const Dim first = g.symbol("first", 7), before_end = g.symbol("before_end", 8), count = g.symbol("count", 8);
@@ -338,9 +338,9 @@ TEST_CASE("kv cache: before_end of a ring is what its rows make it, or an error"
     CHECK(run(3, 4, 4) == "");
     CHECK(run(6, 2, 4) == "");
     CHECK(run(7, 1, 8) == "");
-    CHECK(contains(run(3, 2, 4), "what it lacks of both: 6 is more than 0"));
-    CHECK(contains(run(6, 3, 4), "what it has beyond these rows: 1 is more than 0"));
-    CHECK(contains(run(0, 5, 4), "what it has beyond count: 1 is more than 0"));
+    CHECK(contains(run(3, 2, 4), "smaller than both, their differences multiplied: 6 is more than 0"));
+    CHECK(contains(run(6, 3, 4), "beyond these rows: 1 is more than 0"));
+    CHECK(contains(run(0, 5, 4), "beyond count: 1 is more than 0"));
     CHECK(run(0, 4, 4) == "");
 }
 

@@ -285,12 +285,16 @@ TEST_SUITE("parallel training") {
             Graph runs;
             const Value part = runs.input("x", {4}), v = runs.weight("v", {4});
             const std::vector<Value> trained = trainable(runs);
-            CHECK(message_of([&] {
-                      Trainer(device(), runs, sum(v * all_reduce(part)), trained,
-                              {.accumulates = true, .communicator = c});
-                  }) ==
-                  "Trainer: the loss or an output needs all_reduce, and ranks that accumulate may have unlike numbers "
-                  "of micro-batches");
+            const auto said = [&](const Value& loss) {
+                return message_of(
+                    [&] { Trainer(device(), runs, loss, trained, {.accumulates = true, .communicator = c}); });
+            };
+            const std::string unlike = ", and ranks that accumulate may have unlike numbers of micro-batches";
+            CHECK(said(sum(v * all_reduce(part))) ==
+                  "Trainer: the loss, an output or a state needs all_reduce" + unlike);
+            CHECK(said(sum(v * broadcast(part, 0))) ==
+                  "Trainer: the loss, an output or a state needs broadcast" + unlike);
+            CHECK(runs.symbols().empty());
             Trainer of_own(device(), runs, sum(v * part), trained,
                            {.optimizer = Sgd{.learning_rate = 1.0}, .accumulates = true, .communicator = c});
             of_own.program().upload("x", std::vector<float>(4, static_cast<float>(1 + c->rank())));

@@ -15,6 +15,7 @@
 #include "runtime/compile/weight_order.h"
 #include "runtime/device/device.h"
 #include "runtime/device/program.h"
+#include "tests/believed.h"
 #include "tests/device.h"
 #include "tests/fake_vulkan.h"
 #include "tests/fixtures.h"
@@ -110,6 +111,34 @@ Weights load_in_order(const Device& on, const ProjectionsCase& c, std::optional<
 /// Sizes of which every tensor's bytes are a multiple of any alignment that Vulkan has.
 const ProjectionsCase kAligned{5, 64, {192, 64, 128}, true};
 
+/// Whether two products of so many columns are one launch, after a check that what is made of them
+/// has the same bits as without.
+bool in_one_launch(const Sizes& x_shape, std::int64_t columns, const std::function<Value(Value a, Value b)>& rest) {
+    ProjectionsFile file;
+    file.add("w0", {columns, 64});
+    file.add("w1", {columns, 64});
+    std::vector<Tensor> answers;
+    std::string explained;
+    for (const bool rewrite : {false, true}) {
+        Graph g;
+        const Dim tokens = x_shape.size() == 3 ? g.symbol("tokens", x_shape[1]) : Dim(64);
+        const Value x = g.input("x", x_shape.size() == 3 ? Shape{x_shape[0], tokens, 64} : Shape{x_shape[0], 64});
+        const Value a = linear(x, g.weight("w0", {columns, 64})), b = linear(x, g.weight("w1", {columns, 64}));
+        g.output("y", contiguous(rest(a, b)));
+        g.output("z", scale(a, 2.0f) + b);
+        Program program = device().compile(g, device().load(g, file.tensors), {.rewrite = rewrite});
+        if (x_shape.size() == 3) {
+            program.set("tokens", x_shape[1]);
+        }
+        upload(program, "x", random_tensor(x_shape, 1));
+        program.run();
+        answers.push_back(download(program, "y"));
+        explained = program.explain();
+    }
+    CHECK(same_bits(answers[0], answers[1]));
+    return contains(explained, "2 weights, one launch");
+}
+
 }  // namespace
 
 TEST_SUITE_BEGIN("projections");
@@ -198,12 +227,12 @@ TEST_CASE("projections: what has an epilogue, a name, a reader of dense rows or 
     const auto dense = products([](Graph& g, Value x, const std::vector<Value>& w) {
         g.output("y", softmax(linear(x, w[0])) * gelu(scale(linear(x, w[1]), 2.0f)));
     });
-    CHECK(contains(dense.second, "softmax reads matmul as it lies"));
+    CHECK(contains(dense.second, "softmax reads matmul densely"));
     const auto flat = products([](Graph& g, Value x, const std::vector<Value>& w) {
         g.output("y", contiguous(reshape(linear(x, w[0]), {64})) + contiguous(reshape(linear(x, w[1]), {64})));
     });
     CHECK(flat.first == 2);
-    CHECK(contains(flat.second, "contiguous reads matmul as it lies"));
+    CHECK(contains(flat.second, "contiguous reads matmul densely"));
     const auto other = products([](Graph& g, Value x, const std::vector<Value>& w) {
         g.output("y", matmul(linear(x, w[0]), linear(relu(x), w[1]), {.transpose_b = true}));
     });
@@ -218,43 +247,40 @@ TEST_CASE("projections: what has an epilogue, a name, a reader of dense rows or 
 }
 
 TEST_CASE("projections: where columns of wider rows would be summed up in another order, products stay apart") {
-    const auto answers_alike = [](std::int64_t rows, std::int64_t columns, auto&& describe_rest) {
-        ProjectionsFile file;
-        file.add("w0", {columns, 64});
-        file.add("w1", {columns, 64});
-        std::vector<Tensor> answers;
-        for (const bool rewrite : {true, false}) {
-            Graph g;
-            const Value x = g.input("x", {rows, 64});
-            describe_rest(g, linear(x, g.weight("w0", {columns, 64})), linear(x, g.weight("w1", {columns, 64})));
-            Program program = device().compile(g, device().load(g, file.tensors), {.rewrite = rewrite});
-            upload(program, "x", random_tensor({rows, 64}, 1));
-            program.run();
-            answers.push_back(download(program, "y"));
-        }
-        return same_bits(answers[0], answers[1]);
-    };
     // down columns 512 apart, and 1024: those are divided
-    CHECK(answers_alike(600, 512, [](Graph& g, Value a, Value b) { g.output("y", matmul(transpose(a, 0, 1), b)); }));
-    // rows of 66 number by number, of 132 by fours
-    CHECK(answers_alike(7, 66, [](Graph& g, Value a, Value b) {
-        g.output("y", layer_norm(slice(a, 1, 0, 64), {}, {}));
-        g.output("z", scale(b, 2.0f));
+    const auto down = [](Value a, Value b) { return matmul(transpose(a, 0, 1), b); };
+    CHECK_FALSE(in_one_launch({600, 64}, 512, down));
+    CHECK(in_one_launch({600, 64}, 64, down));
+    CHECK(in_one_launch({500, 64}, 512, down));
+    CHECK_FALSE(in_one_launch({600, 10, 64}, 64, [](Value a, Value b) {
+        return matmul(permute(a, {1, 2, 0}), permute(b, {1, 0, 2}));
     }));
-    // the only row by fours, but not where it would begin
-    CHECK(answers_alike(1, 66, [](Graph& g, Value a, Value b) {
-        g.output("z", scale(a, 2.0f));
-        g.output("y", layer_norm(slice(b, 1, 0, 64), {}, {}));
-    }));
+    // rows of 66 are read number by number, of 132 by fours; a single row by fours where it begins
+    // at one
+    for (const std::int64_t rows : {1, 7}) {
+        const auto norm = [](Value, Value b) { return layer_norm(slice(b, 1, 0, 64), {}, {}); };
+        const auto weights = [](Value, Value b) { return softmax(slice(b, 1, 0, 64)); };
+        CHECK_FALSE(in_one_launch({rows, 64}, 66, norm));
+        CHECK_FALSE(in_one_launch({rows, 64}, 66, weights));
+        CHECK(in_one_launch({rows, 64}, 68, norm));
+        CHECK_FALSE(in_one_launch({rows, 64}, 66, [&](Value, Value b) {
+            const Value heads = reshape(slice(b, 1, 0, 64), {1, rows, 4, 16});
+            const Value q = transpose(heads, 1, 2), k = contiguous(q);
+            return scaled_dot_product_attention(q, k, k).y;
+        }));
+    }
 }
 
 TEST_CASE("projections: what an alignment parts, what is no whole weight, and a weight twice take a launch each") {
-    const ProjectionsCase odd{3, 7, {3, 5}, true};  // 84 bytes and 140
-    const Weights weights = load_in_order(device(), odd);
-    const Run separate = run(device(), odd, true, weights);
-    const bool together = 84 % device().capabilities().storage_alignment == 0;
-    CHECK(contains(separate.explained, "w1 does not lie behind w0") != together);
-    CHECK(same_parts(separate, run(device(), odd, false, weights)));
+    for (const std::uint64_t wanted : {16, 64}) {
+        const Believed aligned([&](Capabilities& c) { c.storage_alignment = std::max(c.storage_alignment, wanted); });
+        const ProjectionsCase odd{3, 7, {4, 8}, true};  // 112 bytes and 224
+        const Weights weights = load_in_order(device(), odd);
+        const Run separate = run(device(), odd, true, weights);
+        const bool together = 112 % device().capabilities().storage_alignment == 0;
+        CHECK(contains(separate.explained, "w1 does not lie behind w0") != together);
+        CHECK(same_parts(separate, run(device(), odd, false, weights)));
+    }
     Graph g;
     const Value w = g.weight("w0", {192, 64});
     const Value x = g.input("x", {2, 64});

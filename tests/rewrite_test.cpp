@@ -128,7 +128,7 @@ TEST_SUITE("rewrite") {
         }
     }
 
-    TEST_CASE("rewrite: a residual that no row of which begins at fours is added by itself, with the same bits") {
+    TEST_CASE("rewrite: a residual whose rows begin at no multiple of four is added by itself, with the same bits") {
         const bool six = device().capabilities().storage_buffers >= 6;
         const auto odd = [](OpCheck& check) {
             const Value r = check.input("r", random_tensor({257}, 1)), x = check.input("x", random_tensor({4, 64}, 2));

@@ -245,7 +245,7 @@ TEST_SUITE("trainer") {
     }
 
     TEST_CASE("trainer: inputs and outputs that a step adds have names of their own") {
-        for (const char* name : {"loss_scale", "loss", "grad_norm", "divisor"}) {
+        for (const char* name : {"loss_scale", "loss", "grad_norm", "divisor", "trainer.progress"}) {
             for (const bool accumulates : {false, true}) {
                 for (const bool scaled : {false, true}) {
                     CAPTURE(name);
@@ -256,15 +256,22 @@ TEST_SUITE("trainer") {
                     const std::vector<Value> parameters = trainable(g);
                     const std::string said = message_of([&] { Trainer(device(), g, loss, parameters, options); });
                     const std::string_view is = name;
-                    const bool taken = is == "loss" || (is == "loss_scale" && (accumulates || scaled)) ||
+                    const bool taken = is == "loss" || is == "trainer.progress" ||
+                                       (is == "loss_scale" && (accumulates || scaled)) ||
                                        (is == "grad_norm" && !accumulates);
                     CHECK(said == (taken ? "Trainer: the graph has something of the name " + std::string(name) +
-                                               ", which the step's own input or output has"
+                                               ", a name of the step's own"
                                          : ""));
                     CHECK(g.symbols().empty() == taken);
                 }
             }
         }
+        Graph g;
+        const Value x = g.input("x", {g.symbol("micro_batch", 4)}), loss = sum(x * g.weight("w", {1}));
+        const std::vector<Value> parameters = trainable(g);
+        CHECK(message_of([&] { Trainer(device(), g, loss, parameters, options_of(true)); }) ==
+              "Trainer: the symbol micro_batch has the maximum 4; the step's own has 1073741824");
+        CHECK(message_of([&] { Trainer(device(), g, loss, parameters, options_of(false)); }) == "");
     }
 
     TEST_CASE("trainer: states that are made beside a parameter have names of their own") {

@@ -21,6 +21,7 @@
 #include "runtime/graph/edit.h"
 #include "runtime/graph/node.h"
 #include "runtime/graph/op.h"
+#include "runtime/graph/wanted.h"
 #include "train/trainer_options.h"
 
 namespace vkf::support {
@@ -178,32 +179,30 @@ void check_losses_apart(const Graph& graph, const Value& loss, const std::vector
 
 /// Throws where a run would exchange something: ranks may have unlike numbers of micro-batches.
 void check_no_exchange(const Graph& graph, const Value& loss) {
-    std::vector<bool> needed(graph.storages().size(), false);
-    for (std::size_t id = 0; id < needed.size(); ++id) {
-        needed[id] = graph.storages()[id].kind == StorageKind::output;
-    }
+    const std::vector<WantedOutputs> wanted = wanted_outputs(graph);
     const auto storage_of = [&](ValueId id) { return graph.values()[id].storage; };
-    needed[storage_of(loss.id())] = true;
-    for (auto node = graph.nodes().rbegin(); node != graph.nodes().rend(); ++node) {
-        if (std::none_of(node->outputs.begin(), node->outputs.end(),
-                         [&](ValueId id) { return needed[storage_of(id)]; })) {
-            continue;
-        }
-        if (node->op == &kAllReduce) {
-            throw Error("the loss or an output needs " + node->label +
+    std::vector<bool> of_loss(graph.storages().size(), false);
+    of_loss[storage_of(loss.id())] = true;
+    for (std::size_t n = wanted.size(); n-- > 0;) {
+        const NodeInfo& node = graph.nodes()[n];
+        const bool needed =
+            std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) { return of_loss[storage_of(id)]; });
+        if ((needed || wanted[n] != 0) && is_collective(node.op)) {
+            throw Error("the loss, an output or a state needs " + node.label +
                             ", and ranks that accumulate may have unlike numbers of micro-batches",
                         kTrainer);
         }
-        for (const ValueId in : node->inputs) {
-            needed[storage_of(in)] = true;
+        for (const ValueId in : node.inputs) {
+            of_loss[storage_of(in)] = needed || of_loss[storage_of(in)];
         }
     }
 }
 
-/// Throws where something else in the graph has the name of an input or output of the step's own.
+/// Throws where something else in the graph has the name of an input, output or state of the step's
+/// own, or a symbol of its own another maximum.
 void check_own_names(const Graph& graph, const TrainerOptions& options) {
     const bool ranks = options.communicator != nullptr;
-    std::vector<std::string> names{"loss"};
+    std::vector<std::string> names{"loss", kProgress};
     if (is_scaled(options) || ranks || options.accumulates) {
         names.push_back(kLossScale);
     }
@@ -216,7 +215,13 @@ void check_own_names(const Graph& graph, const TrainerOptions& options) {
     for (const StorageInfo& s : graph.storages()) {
         if (s.kind != StorageKind::constant && s.kind != StorageKind::intermediate &&
             std::find(names.begin(), names.end(), s.name) != names.end()) {
-            throw Error("the graph has something of the name " + s.name + ", which the step's own input or output has",
+            throw Error("the graph has something of the name " + s.name + ", a name of the step's own", kTrainer);
+        }
+    }
+    for (const SymbolInfo& s : graph.symbols()) {
+        if ((s.name == "step" || (options.accumulates && s.name == kMicroBatch)) && s.max != kMostSteps) {
+            throw Error("the symbol " + s.name + " has the maximum " + std::to_string(s.max) + "; the step's own has " +
+                            std::to_string(kMostSteps),
                         kTrainer);
         }
     }

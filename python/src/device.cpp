@@ -257,7 +257,7 @@ void bind_device(nb::module_& m) {
                     "pipeline_cache"_a = 0, "minimum_profile"_a = false, "checked"_a = false, "tuning"_a = "",
                     "keep_uploads"_a = false, "wait_seconds"_a = nb::none(), "canary"_a = false, "leave_out"_a = "",
                     "Uses a host's device; handles and addresses are integers, 0 for none. created_with: the address "
-                    "of the VkDeviceCreateInfo, whose extensions, features and queues are read. lock and unlock are "
+                    "of the VkDeviceCreateInfo, whose extensions and features are read. lock and unlock are "
                     "called around each use of the queue; they, and what they keep, live as long as the device and "
                     "what was made from it: let them keep neither.")
         .def_static(

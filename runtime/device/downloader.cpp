@@ -45,6 +45,9 @@ private:
 
 void download(const std::shared_ptr<DeviceCore>& core, const Block& from, std::span<const ByteRange> ranges,
               std::span<std::byte> to) {
+    if (core->deferred) {
+        throw Error("a device for which the host submits cannot be read from; record a copy instead");
+    }
     Uploader uploader(core, 0);
     Round round(uploader, core->api);
     if (from.mapped()) {

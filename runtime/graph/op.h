@@ -41,8 +41,9 @@ struct OpType {
     /// rewrite. Null: nothing.
     Rewrite (*join)(const RewriteSite& site) = nullptr;
     /// Says whether the node can read `moved` in place of `view` as its input `i`, and computes the
-    /// same bits then. A rewrite asks this before it changes the layout of what other nodes read.
-    /// Null: it reads only views whose elements lie densely.
+    /// same bits then. Rows of both begin at multiples of four, or of both not. A rewrite asks this
+    /// before it changes the layout of what other nodes read. Null: it reads only views whose
+    /// elements lie densely.
     bool (*can_read)(const NodeInfo& node, std::size_t i, const ValueInfo& view, const ValueInfo& moved) = nullptr;
     /// Adds the nodes that compute the gradients at the node's inputs from those at its outputs
     /// (ops/gradient.h), and returns them in the order of the inputs; an empty value, or none,

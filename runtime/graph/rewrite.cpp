@@ -154,7 +154,7 @@ std::string RewriteSite::why_not_columns(NodeId node, std::int64_t pitch, std::i
                 }
                 const std::optional<ValueInfo> moved = view.in_columns(width, pitch, first);
                 if (!moved || !can_read(reader, i, view, *moved)) {
-                    return reader.label + " reads " + made.label + " as it lies";
+                    return reader.label + " reads " + made.label + " densely, or would sum up in another order";
                 }
             }
         }
