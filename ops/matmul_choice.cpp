@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/matmul_choice.h"
 
+#include <algorithm>
+
 #include "matmul.spv.h"
 #include "matmul_lanes.spv.h"
 #include "matmul_shared.spv.h"
