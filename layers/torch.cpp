@@ -102,10 +102,11 @@ Value over_heads(Value mask, const Value& query, std::int64_t heads) {
         return mask;
     }
     const Dim all = query.size(0) * Dim(heads);
-    support::require(mask.size(0) == all, kName,
-                     "attn_mask " + mask.str() + " over query " + query.str() +
-                         " has neither 1 nor batch times heads in front, " + query.graph().str(all));
-    return reshape(mask, {query.size(0), heads, mask.size(1), mask.size(2)});
+    const bool of_all = mask.size(0) == Dim(heads);  // the same for each sequence
+    support::require(of_all || mask.size(0) == all, kName,
+                     "attn_mask " + mask.str() + " over query " + query.str() + " has neither 1 in front, nor heads, " +
+                         std::to_string(heads) + ", nor batch times heads, " + query.graph().str(all));
+    return reshape(mask, {of_all ? Dim(1) : query.size(0), heads, mask.size(1), mask.size(2)});
 }
 
 /// PyTorch's two masks, over `extra` keys appended to `keys`, as one of ours.

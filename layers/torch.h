@@ -22,8 +22,8 @@ struct MultiheadAttentionOptions {
     bool batch_first = true;  ///< false: query, key, value and y are (tokens, B, E)
     /// weights (B, L, S) averaged over heads, as PyTorch returns them by default
     bool average_attn_weights = false;
-    /// (B, H, L, S), or what broadcasts to that, as (L, S) does; of rank 3 only (1, L, S) and
-    /// (B*H, L, S), batch-major. i32: 1 = may not; f32: added
+    /// (B, H, L, S), or what broadcasts to that, as (L, S) and (H, L, S) do, or (B*H, L, S),
+    /// batch-major. i32: 1 = may not; f32: added
     Value attn_mask = {};
     Value key_padding_mask = {};  ///< (B, S); i32: 1 = ignore the key; f32: added
     bool is_causal = false;       ///< top-left, as PyTorch; with `cache` bottom-right
