@@ -18,7 +18,7 @@ struct ByteRange {
 
 /// Waits for whatever the queue has been given, and copies the ranges to `to`, one behind the
 /// other: through a staging block of DeviceOptions::staging_bytes at most where the host does not
-/// see the memory. Not for a device for which the host submits.
+/// see the memory. Throws Error on a device for which the host submits.
 void download(const std::shared_ptr<DeviceCore>& core, const Block& from, std::span<const ByteRange> ranges,
               std::span<std::byte> to);
 
