@@ -83,7 +83,8 @@ VKF_API Value biased_scores(Value scores, const SoftmaxOptions& options);
 /// left.
 VKF_API Value log_sum_exp(Value scores, const SoftmaxOptions& options = {});
 /// Gives weight 1 to the largest score, the first of equals, and 0 to the others. softmax()
-/// approaches this as the differences between scores grow. Sinks are refused.
+/// approaches this as the differences between scores grow. Sinks are refused, and rows of more than
+/// 2^24 scores, when compiled.
 VKF_API Value hard_max(Value scores, const SoftmaxOptions& options = {});
 
 /// Applies the mod to every score: (B, H, L, S) -> the same shape. Where scores have fewer

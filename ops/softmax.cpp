@@ -11,6 +11,7 @@
 #include "ops/row_group.h"
 #include "ops/row_load.h"
 #include "ops/softmax_gradient.h"
+#include "runtime/compile/texel_fetches.h"
 #include "softmax.spv.h"
 
 namespace vkf {
@@ -24,6 +25,7 @@ const Shader kShader{"softmax", spirv::kSoftmaxSpirv};
 const Shader kWide{"softmax_wide", spirv::kSoftmaxSpirv, kWideLoads};
 const Shader kSubgroups{"softmax_subgroups", spirv::kSoftmaxSpirv, kBySubgroups};
 constexpr const char* kName = "softmax";
+constexpr std::int64_t kMostHardKeys = std::int64_t{1} << 24;  ///< a float counts no further by ones
 
 struct SoftmaxParams {
     float scale, softcap, fill;
@@ -89,11 +91,13 @@ bool in_turns(const ValueInfo& value) {
 void lower(Lowering& l) {
     const auto& params = l.params<SoftmaxParams>();
     const ValueId scores = l.input(0);
+    const std::int64_t keys = l.max_of(l.info(scores).shape.back());
+    require(params.output != kSoftmaxOutputHard || keys <= kMostHardKeys, l.node().op->name,
+            "rows of " + std::to_string(keys) + " scores; " + std::to_string(kMostHardKeys) + " are possible");
     const ValueId mask = params.mask ? l.input(1) : scores;
     const ValueId term = params.term != kSoftmaxTermNone ? l.input(params.mask ? 2 : 1) : scores;
     const RowGroup group =
-        held_row_group(l, l.max_of(l.info(scores).shape.back()),
-                       params.output == kSoftmaxOutputWeights ? kLongestHeldRow : 0, kSubgroups.name);
+        held_row_group(l, keys, params.output == kSoftmaxOutputWeights ? kLongestHeldRow : 0, kSubgroups.name);
     const bool by_fours = params.output == kSoftmaxOutputWeights && in_fours(l.info(scores)) &&
                           in_fours(l.info(l.output(0))) && in_fours(l.info(mask)) &&
                           (params.term != kSoftmaxTermBias || in_fours(l.info(term))) &&
@@ -102,6 +106,8 @@ void lower(Lowering& l) {
     const uint fours = !by_fours                                                   ? 0
                        : load.wide && group.lanes == 1 && in_turns(l.info(scores)) ? kSoftmaxMostFours
                                                                                    : 1;
+    // where lanes store one after the other, and fetch together
+    const bool again = by_fours && takes_texels(l.device());
     const uint mask_kind = !params.mask ? 0u : params.polarity == Polarity::attend ? 1u : 2u;
     Dispatch& d = l.dispatch(
         {{group.subgroups ? &kSubgroups
@@ -115,7 +121,8 @@ void lower(Lowering& l) {
             {kSoftmaxSpecSoftcap, params.softcap == 0 ? 0u : 1u},
             {kSoftmaxSpecOutput, params.output},
             {kSoftmaxSpecFours, fours},
-            {kSoftmaxSpecHeld, group.held}}},
+            {kSoftmaxSpecHeld, group.held},
+            {kSoftmaxSpecAgain, again ? 1u : 0u}}},
           why_rows(l.device(), group, by_fours) + load.note}},
         {{scores, Access::read}, {mask, Access::read}, {term, Access::read}, {l.output(0), Access::read_write}},
         prepare, {group.local_size, group.lanes});

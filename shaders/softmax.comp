@@ -3,7 +3,8 @@
 //! variant softmax -DWIDE=0
 // Masked softmax. Three passes over a row: score and maximum, exponentials and sum, quotient; the
 // output row holds what a pass leaves for the next, each element touched by one invocation only. Or
-// registers hold it (kHeld): then a row is read once and written once. The order is scale, softcap,
+// registers hold it (kHeld): then a row is read once and written once. Or exponentials are computed
+// twice (kAgain): then a row is read three times and written once. The order is scale, softcap,
 // bias, mask.
 //
 // A key masked with fill -inf leaves the weight -0.0, which no exponential gives: the product with
@@ -24,6 +25,7 @@ layout(constant_id = kSoftmaxSpecSoftcap) const uint kSoftcap = 0;
 layout(constant_id = kSoftmaxSpecOutput) const uint kOutput = kSoftmaxOutputWeights;
 layout(constant_id = kSoftmaxSpecFours) const uint kFours = 0;
 layout(constant_id = kSoftmaxSpecHeld) const uint kHeld = 0;
+layout(constant_id = kSoftmaxSpecAgain) const uint kAgain = 0;
 
 layout(push_constant) uniform Push { SoftmaxPush p; };
 layout(set = 0, binding = kSoftmaxBindingScores) readonly buffer Scores { float scores[]; };
@@ -131,8 +133,17 @@ bool plain() {
     return kMask == 0u && kCausal == 0u && kSoftcap == 0u && kTerm != kSoftmaxTermBias && kTerm != kSoftmaxTermSlopes;
 }
 
+// Exponentials are computed twice.
+bool again() {
+    return kAgain != 0u && plain();
+}
+
+vec4 plain_scores(Row row, uint four) {
+    return VKF_FOUR(scores_fours, row.scores / 4u + four) * p.scale;
+}
+
 vec4 masked_scores(Row row, uint four) {
-    vec4 s = VKF_FOUR(scores_fours, row.scores / 4u + four) * p.scale;
+    vec4 s = plain_scores(row, four);
     if (kSoftcap != 0u) {
         s /= p.softcap;
         s = p.softcap * vec4(safe_tanh(s.x), safe_tanh(s.y), safe_tanh(s.z), safe_tanh(s.w));
@@ -152,6 +163,16 @@ vec4 masked_scores(Row row, uint four) {
         s = mix(s, vec4(p.fill), greaterThan(keys, ivec4(row.position)));
     }
     return s;
+}
+
+// Exponentials of scores, which are added to `part`; -0.0 for masked ones. The exponential of a
+// masked score is 0, unless the largest is -inf too and there is no use for the sum.
+vec4 exponentials(vec4 s, float largest, inout vec4 part) {
+    bvec4 masked = equal(floatBitsToUint(s), uvec4(kInfinityBits | kSignBit));
+    s -= largest;
+    s = vec4(exp_of_number(s.x), exp_of_number(s.y), exp_of_number(s.z), exp_of_number(s.w));
+    part += s;
+    return mix(s, vec4(uintBitsToFloat(kSignBit)), masked);
 }
 
 // Fours of a row are taken in turns. With kWide a turn is a line of the cache, and its loads all go

@@ -22,6 +22,8 @@ VKF_CONSTANT(kSoftmaxSpecOutput, 6)  // a kSoftmaxOutput... below
 VKF_CONSTANT(kSoftmaxSpecFours, 7)
 // weights: fours of a row that a lane holds in registers; 0: the result keeps them
 VKF_CONSTANT(kSoftmaxSpecHeld, 8)
+// weights: 1: exponentials of what is only scaled are computed twice, not kept by the result
+VKF_CONSTANT(kSoftmaxSpecAgain, 9)
 
 VKF_CONSTANT(kSoftmaxMostFours, 4)   // most fours in a turn: a line of a processor's cache
 

@@ -61,6 +61,12 @@ TEST_CASE("long rows: softmax and log-sum-exp") {
     }
 }
 
+TEST_CASE("long rows: a hard maximum among more scores than floats count is refused") {
+    Graph g;
+    g.output("y", hard_max(g.input("x", {1, (1 << 24) + 1})));
+    CHECK(contains(error_of([&] { device().compile(g); }), "hard_max: rows of 16777217 scores; 16777216 are possible"));
+}
+
 TEST_CASE("long rows: many small numbers beside a large one add up") {
     // as long as the rows that an invocation of a processor takes alone, where sums drift most:
     // with these logits out of the contract, if numbers are added one by one

@@ -13,6 +13,7 @@
 #include "runtime/compile/plan_collectives.h"
 #include "runtime/compile/schedule.h"
 #include "runtime/compile/stored.h"
+#include "runtime/compile/texel_fetches.h"
 #include "runtime/compile/weight_order.h"
 #include "runtime/graph/edit.h"
 #include "runtime/graph/packed.h"
@@ -264,12 +265,6 @@ bool share_memory(const Plan& plan, StorageId a, StorageId b) {
                offsets[a] < offsets[b] + plan.storage_bytes[b] && offsets[b] < offsets[a] + plan.storage_bytes[a];
     };
     return a == b || overlap(plan.arena_offset) || overlap(plan.exchange_offset);
-}
-
-/// GPUs' kernels, which a variant may force, are taken as GPUs take them.
-bool takes_texels(const Capabilities& device) {
-    return device.cpu() && device.texel_buffers && device.variants.empty() &&
-           device.tuned("texel_loads").value_or(1) == 1;
 }
 
 /// The bindings of a dispatch in whose storage it writes nothing, a bit each.

@@ -232,6 +232,11 @@ private:
 
 }  // namespace
 
+bool takes_texels(const Capabilities& device) {
+    return device.cpu() && device.texel_buffers && device.variants.empty() &&
+           device.tuned("texel_loads").value_or(1) == 1;
+}
+
 TexelFetches fetch_texels(std::vector<std::uint32_t> code, std::uint32_t bindings) {
     const auto module = split_module(code);
     if (bindings == 0 || !module || !is_plain(*module)) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/compile/capabilities.h"
 #include "runtime/compile/dispatch.h"
 
 namespace vkf {
@@ -16,6 +17,10 @@ inline constexpr std::uint64_t kLeastTexel = 4, kMostTexel = 16;
 /// What a texel of each binding has, in bytes: 4, 8 or 16 (R32, R32G32 or R32G32B32A32_UINT). 0:
 /// the binding is a storage buffer.
 using TexelBytes = std::array<std::uint8_t, kMaxOperands>;
+
+/// Whether a device's kernels fetch what they only read. GPUs' kernels, which a variant may force on
+/// a processor, are taken as GPUs take them.
+bool takes_texels(const Capabilities& device);
 
 struct TexelFetches {
     std::vector<std::uint32_t> code;

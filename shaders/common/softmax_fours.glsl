@@ -35,20 +35,15 @@ void WRITE_WEIGHTS(Row row, uint fours) {
             vec4 TURN_OF(e);
             EACH(i) {
                 uint four = first + i * kLanes;
-                AT(e, i) = plain() ? VKF_FOUR(scores_fours, row.scores / 4u + four) : VKF_FOUR(result_fours, to + four);
+                AT(e, i) = plain() ? plain_scores(row, four) : VKF_FOUR(result_fours, to + four);
             }
             EACH(j) {
-                vec4 s = plain() ? AT(e, j) * p.scale : AT(e, j);
-                bvec4 masked = equal(floatBitsToUint(s), uvec4(kInfinityBits | kSignBit));
-                s -= largest;
-                s = vec4(exp_of_number(s.x), exp_of_number(s.y), exp_of_number(s.z), exp_of_number(s.w));
-                // The exponential of a masked score is 0, unless the largest is -inf too and there
-                // is no use for the sum.
-                part += s;
-                AT(e, j) = mix(s, vec4(uintBitsToFloat(kSignBit)), masked);
+                AT(e, j) = exponentials(AT(e, j), largest, part);
             }
-            EACH(k) {
-                VKF_PUT_FOUR(result_fours, to + first + k * kLanes, AT(e, k));
+            if (!again()) {
+                EACH(k) {
+                    VKF_PUT_FOUR(result_fours, to + first + k * kLanes, AT(e, k));
+                }
             }
         }
         sums += part;
@@ -60,10 +55,23 @@ void WRITE_WEIGHTS(Row row, uint fours) {
 
     float scale = is_masked(largest) ? 0.0 : (is_finite(largest) ? 1.0 / sum : quiet_nan());
     for (uint first = row_lane(); first < fours; first += TURN * kLanes) {
+        vec4 TURN_OF(e);
         EACH(i) {
-            uint four = to + first + i * kLanes;
-            vec4 e = VKF_FOUR(result_fours, four);
-            VKF_PUT_FOUR(result_fours, four, mix(e * scale, e, equal(floatBitsToUint(e), uvec4(kSignBit))));
+            uint four = first + i * kLanes;
+            if (again()) {
+                AT(e, i) = plain_scores(row, four);
+            } else {
+                AT(e, i) = VKF_FOUR(result_fours, to + four);
+            }
+        }
+        EACH(j) {
+            if (again()) {
+                AT(e, j) = exponentials(AT(e, j), largest, sums);
+            }
+            AT(e, j) = mix(AT(e, j) * scale, AT(e, j), equal(floatBitsToUint(AT(e, j)), uvec4(kSignBit)));
+        }
+        EACH(k) {
+            VKF_PUT_FOUR(result_fours, to + first + k * kLanes, AT(e, k));
         }
     }
 }
