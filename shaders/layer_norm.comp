@@ -112,15 +112,17 @@ Moments moments_of_fours(uint at, uint fours) {
 }
 
 float row_mean(uint at, uint width) {
-    vec4 sums = vec4(0.0);
+    vec4 rests = vec4(0.0);
     uint i = row_lane();
+    float first = i < width ? load(at + i) : 0.0;
+    uint count = i < width ? (width - i + kLanes - 1u) / kLanes : 0u;
     for (; i + 3u * kLanes < width; i += 4u * kLanes) {
-        sums += load_spread(at + i);
+        rests += load_spread(at + i) - first;
     }
     for (; i < width; i += kLanes) {
-        sums.x += load(at + i);
+        rests.x += load(at + i) - first;
     }
-    return mean_of(row_sum(sum_of(sums)), width);
+    return row_mean_of(first, count, sum_of(rests), width);
 }
 
 float row_mean_square(uint at, uint width, float mean) {

@@ -143,10 +143,13 @@ void main() {
     float mean = 0.0;
     vec4 sums = vec4(0.0);
     if (kCentred != 0u) {
+        float first = row_lane() < fours ? load_x(p.x_offset + start, row_lane(), 0.0).x : 0.0;
+        uint count = 0u;
         for (uint i = row_lane(); i < fours; i += kLanes) {
-            sums += load_x(p.x_offset + start, i, 0.0);
+            sums += load_x(p.x_offset + start, i, first) - first;
+            count += min(width - 4u * i, 4u);
         }
-        mean = mean_of(row_sum(sum_of(sums)), width);
+        mean = row_mean_of(first, count, sum_of(sums), width);
     }
     sums = vec4(0.0);
     for (uint i = row_lane(); i < fours; i += kLanes) {

@@ -425,6 +425,26 @@ TEST_CASE("gradients: norms") {
           "");
 }
 
+TEST_CASE("gradients: a norm of equal numbers far from 0 deviates by nothing but eps") {
+    for (const std::int64_t width : {7, 768, 4095, 4096}) {
+        CAPTURE(width);
+        const Tensor x({2, width}, static_cast<double>(100.1f)), dy = random_tensor({2, width}, 3);
+        Tensor expected({2, width});  // (dy - its mean) / sqrt(eps)
+        for (std::int64_t row = 0; row < 2; ++row) {
+            double mean = 0;
+            for (std::int64_t i = 0; i < width; ++i) {
+                mean += dy.at({row, i}) / static_cast<double>(width);
+            }
+            for (std::int64_t i = 0; i < width; ++i) {
+                expected.at({row, i}) = (dy.at({row, i}) - mean) / std::sqrt(static_cast<double>(1e-5f));
+            }
+        }
+        OpCheck check;
+        const Value in = check.input("x", x), loss = sum(layer_norm(in, {}, {}, 1e-5f) * check.input("dy", dy));
+        CHECK(check.difference(gradients(loss, {in}).front(), expected, {.absolute = 1e-2, .relative = 3e-4}) == "");
+    }
+}
+
 TEST_CASE("gradients: rows of an embedding that are named several times add up") {
     const Tensor ids({2, 5}, {1, 3, 1, 0, 1, 3, 6, 6, 1, 2});
     CHECK(wrong(

@@ -46,13 +46,22 @@ TEST_CASE("layer_norm: widths from 1 to beyond a group, with and without weight 
 }
 
 TEST_CASE("layer_norm: a row of mean 1000 and spread 1 keeps four digits") {
-    for (const std::int64_t width : {64, 1000, 4096, 16000, 20000}) {
+    for (const std::int64_t width : {64, 767, 1000, 4095, 4096, 15999, 16000, 20000}) {
         CAPTURE(width);
         Tensor x = random_tensor({4, width}, 5, 1.7);
         for (double& v : x.data) {
             v = static_cast<float>(v + 1000);
         }
         CHECK(layer_norm_mismatch(x, {}, {}, 1e-5f, {2e-4, 1e-4}) == "");
+    }
+}
+
+TEST_CASE("layer_norm: equal numbers far from 0 have no spread but that of their mean's last bits") {
+    // sqrt(eps) divides what the mean is off: by 4 units in the last place at most
+    constexpr double kOff = 4 * 6.2e-5 / 3.16e-3;
+    for (const std::int64_t width : {5, 64, 767, 1000, 4095, 15999, 20000}) {
+        CAPTURE(width);
+        CHECK(layer_norm_mismatch(Tensor({3, width}, static_cast<double>(1000.1f)), {}, {}, 1e-5f, {kOff, 0}) == "");
     }
 }
 

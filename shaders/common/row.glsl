@@ -149,4 +149,13 @@ float mean_of(float total, uint count) {
     return mean + rest / float(count);
 }
 
+// The mean of a row, of which each lane has `count` numbers and added up what one of them, `first`,
+// leaves of each: a plain sum of thousands of numbers that are all near 1000 loses their digits.
+float row_mean_of(float first, uint count, float rests, uint width) {
+    if (kLanes > 1u) {
+        return mean_of(row_sum(first * float(count) + rests), width);
+    }
+    return first + mean_of(rests, width);
+}
+
 #endif
