@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/compile/ssa_form.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
 namespace vkf::spv {
 
 namespace {
+
+constexpr std::size_t kMostNested = 64;  ///< reads of one part within each other, each a frame of the stack
 
 /// The blocks that one leads to by its last instruction.
 std::set<std::uint32_t> successors(Words end) {
@@ -70,6 +73,20 @@ std::uint32_t SsaForm::undefined(std::uint32_t type) {
     return id;
 }
 
+std::uint32_t SsaForm::same_in_all(std::size_t part, std::size_t block) {
+    const std::vector<std::size_t>& before = blocks_[block].predecessors;
+    const auto leads_back = [&](std::size_t from) { return from >= block; };
+    if (nested_ == kMostNested || std::any_of(before.begin(), before.end(), leads_back)) {
+        return 0;
+    }
+    ++nested_;
+    const std::uint32_t value = read(part, before.front());
+    const auto has_it = [&](std::size_t from) { return read(part, from) == value; };
+    const bool same = std::all_of(before.begin() + 1, before.end(), has_it);
+    --nested_;
+    return same ? value : 0;
+}
+
 std::uint32_t SsaForm::read(std::size_t part, std::size_t block) {
     // up the blocks that have one predecessor, which may be a ring that is never reached
     const auto leads_up = [&](const Block& b) {
@@ -83,7 +100,7 @@ std::uint32_t SsaForm::read(std::size_t part, std::size_t block) {
     std::uint32_t value = top.values[part];
     if (value == 0 && (top.predecessors.empty() || leads_up(top))) {
         value = undefined(part_types_[part]);
-    } else if (value == 0) {
+    } else if (value == 0 && (value = same_in_all(part, at)) == 0) {
         value = bound_++;
         top.phis.push_back(phis_.size());
         phis_.push_back({value, part_types_[part], at, part, {}});

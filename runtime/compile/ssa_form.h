@@ -13,9 +13,9 @@ namespace vkf::spv {
 
 /// A function in static single assignment form (Braun et al. 2013, "Simple and Efficient
 /// Construction of Static Single Assignment Form"). Parts of variables are numbers from 0 on.
-/// Blocks are written in their order. What a part is at a block's beginning comes from the block
-/// before, and is a phi where several lead to it. Phis get their operands when all blocks are
-/// written.
+/// Blocks are written in their order. What a part is at a block's beginning comes from the blocks
+/// that lead to it, and is a phi where these differ or a loop is among them. Phis get their operands
+/// when all blocks are written.
 class SsaForm {
 public:
     /// Makes new ids from a bound on, which it moves.
@@ -69,10 +69,14 @@ private:
     };
 
     std::uint32_t undefined(std::uint32_t type);
+    /// The value that a part has at the end of all blocks that lead to one; 0 if they differ or a
+    /// loop is among them.
+    std::uint32_t same_in_all(std::size_t part, std::size_t block);
     void fill_phis();
     void replace_phis(Replacements& values);
 
     std::uint32_t& bound_;
+    std::size_t nested_ = 0;  ///< reads within each other
     std::vector<Block> blocks_;
     std::vector<std::uint32_t> part_types_;
     std::vector<Phi> phis_;
