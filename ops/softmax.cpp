@@ -25,7 +25,8 @@ const Shader kShader{"softmax", spirv::kSoftmaxSpirv};
 const Shader kWide{"softmax_wide", spirv::kSoftmaxSpirv, kWideLoads};
 const Shader kSubgroups{"softmax_subgroups", spirv::kSoftmaxSpirv, kBySubgroups};
 constexpr const char* kName = "softmax";
-constexpr std::int64_t kMostHardKeys = std::int64_t{1} << 24;  ///< a float counts no further by ones
+/// A float counts no further by ones.
+constexpr std::int64_t kMostHardKeys = std::int64_t{1} << 24;
 
 struct SoftmaxParams {
     float scale, softcap, fill;

@@ -9,7 +9,8 @@ namespace vkf::spv {
 
 namespace {
 
-constexpr std::size_t kMostNested = 64;  ///< reads of one part within each other, each a frame of the stack
+/// Reads of one part within each other, which take room on the stack.
+constexpr std::size_t kMostNested = 64;
 
 /// The blocks that one leads to by its last instruction.
 std::set<std::uint32_t> successors(Words end) {

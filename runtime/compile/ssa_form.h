@@ -14,8 +14,8 @@ namespace vkf::spv {
 /// A function in static single assignment form (Braun et al. 2013, "Simple and Efficient
 /// Construction of Static Single Assignment Form"). Parts of variables are numbers from 0 on.
 /// Blocks are written in their order. What a part is at a block's beginning comes from the blocks
-/// that lead to it, and is a phi where these differ or a loop is among them. Phis get their operands
-/// when all blocks are written.
+/// that lead to it, and is a phi where these differ or a loop is among them. Phis get their
+/// operands when all blocks are written.
 class SsaForm {
 public:
     /// Makes new ids from a bound on, which it moves.

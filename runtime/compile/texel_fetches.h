@@ -18,8 +18,8 @@ inline constexpr std::uint64_t kLeastTexel = 4, kMostTexel = 16;
 /// the binding is a storage buffer.
 using TexelBytes = std::array<std::uint8_t, kMaxOperands>;
 
-/// Whether a device's kernels fetch what they only read. GPUs' kernels, which a variant may force on
-/// a processor, are taken as GPUs take them.
+/// Whether a device's kernels fetch what they only read. GPUs' kernels, which a variant may force
+/// on a processor, are taken as GPUs take them.
 bool takes_texels(const Capabilities& device);
 
 struct TexelFetches {
