@@ -245,10 +245,12 @@ vkf_result vkf_device_take_messages(vkf_device* device, char* text, size_t capac
 
 vkf_result vkf_device_save_pipeline_cache(vkf_device* device) {
     return guard(__func__, [&] {
-        const Device& d = need(device, "device").device;
-        if (!d.save_pipeline_cache()) {
-            throw Error(Insides::core(d).pipelines->has_file() ? "it could not be written"
-                                                               : "there is nowhere to write it");
+        const DeviceCore& core = Insides::core(need(device, "device").device);
+        if (core.given_up.of_an_earlier_era()) {
+            core.check_alive();  // says so; another thread may have held the lock
+        }
+        if (!core.pipelines->save()) {
+            throw Error("there is nowhere to write it");
         }
     });
 }
@@ -336,7 +338,7 @@ vkf_result vkf_device_record_upload(vkf_device* device, VkCommandBuffer commands
     }
     vkf_staging_range s;
     if (const char* wrong = copy_struct(staging, s)) {
-        return fail(VKF_ERROR, "%s: %s", __func__, wrong);
+        return fail(VKF_ERROR, "%s: staging: %s", __func__, wrong);
     }
     return result_of(device->device.record_upload(commands, {s.buffer, s.offset, s.bytes, s.mapped}));
 }

@@ -94,6 +94,17 @@ TEST_SUITE("checked") {
                 }
                 program.finished(0);
             }
+            {  // a begin() of which nothing was recorded leaves the slot free
+                Segment segment;
+                CHECK(text(program.begin(bound.recording(0))) == "");
+                CHECK(text(program.begin(bound.recording(0))) == "");
+                CHECK(text(program.record_segment(host.begin(), 1, segment, 0)) == "");
+                CHECK(text(program.begin(bound.recording(0))) ==
+                      "layer: slot 0 was recorded before, and finished(0) has not come since");
+                program.finished(0);
+                CHECK(text(program.begin(bound.recording(0))) == "");
+                program.finished(0);
+            }
             {
                 Program with_scratch = device.compile(g, weights, {.name = "layer"});
                 const BufferRange scratch{

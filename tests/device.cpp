@@ -81,8 +81,7 @@ std::vector<std::string> close_device() {
     }
     const std::shared_ptr<InstanceCore> instance = Insides::core(*slot()).instance;
     slot().reset();
-    const std::scoped_lock lock(instance->log.mutex);
-    return instance->log.messages;
+    return instance->log.take();
 }
 
 void cannot_run(const std::string& what) { ++missing()[what]; }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -17,6 +18,10 @@
 #include "tests/fake_vulkan.h"
 #include "tests/fixtures.h"
 #include "tests/op_check.h"
+
+#if defined(__unix__)
+#include <unistd.h>
+#endif
 
 namespace vkf::test {
 
@@ -245,6 +250,59 @@ TEST_SUITE("device") {
         CHECK(tell() == VK_FALSE);
         CHECK(device.messages() == std::vector<std::string>{std::string("error: ") + data.pMessage});
     }
+
+    TEST_CASE("device: of many validation messages the first are kept, and the others counted") {
+        MessageLog log;
+        for (std::size_t i = 0; i < MessageLog::kMost + 3; ++i) {
+            log.add("error: " + std::to_string(i));
+        }
+        const std::vector<std::string> messages = log.take();
+        REQUIRE(messages.size() == MessageLog::kMost + 1);
+        CHECK(messages[MessageLog::kMost - 1] == "error: " + std::to_string(MessageLog::kMost - 1));
+        CHECK(messages.back() == "warning: 3 further messages were not kept");
+        log.add("error: another");
+        CHECK(log.take() == std::vector<std::string>{"error: another"});
+    }
+
+#if defined(__unix__)
+    TEST_CASE("device: validation messages that nobody takes are printed where the variable asked for them") {
+        if (!validated()) {
+            cannot_run("validation");
+            return;
+        }
+        const auto printed = [](const DeviceOptions& options, bool take, bool give_up) {
+            std::FILE* file = std::tmpfile();
+            std::fflush(stderr);
+            const int before = dup(2);
+            dup2(fileno(file), 2);
+            {
+                const Device device = Device::create(options);
+                Insides::core(device).instance->log.add("error: planted");
+                if (take) {
+                    device.messages();
+                }
+                Insides::core(device).given_up = give_up;
+            }
+            std::fflush(stderr);
+            dup2(before, 2);
+            close(before);
+            std::rewind(file);
+            char text[4096];
+            const std::string said(text, std::fread(text, 1, sizeof(text), file));
+            std::fclose(file);
+            return said;
+        };
+        const std::string line = "vkformer: validation error: planted\n";
+        {
+            const Environment on("VKFORMER_VALIDATION", "1");
+            CHECK(printed({}, false, false) == line);
+            CHECK(printed({}, false, true) == line);
+            CHECK(printed({}, true, false) == "");
+        }
+        const Environment off("VKFORMER_VALIDATION", std::nullopt);
+        CHECK(printed({.validation = true}, false, false) == "");
+    }
+#endif
 
     TEST_CASE("device: the minimum profile believes what Vulkan 1.1 guarantees") {
         const Environment full("VKFORMER_PROFILE", std::nullopt);

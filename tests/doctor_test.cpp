@@ -238,7 +238,7 @@ TEST_SUITE("doctor") {
         report.test.left_out = {{"wrong", "so"}};
         report.test.verdict = Verdict::degraded;
         const LeftOut image{"image_rows", "of old"}, unlike{"unlike", "of old"};
-        const std::vector<LeftOut> before{{"right", "of old"}, {"wrong", "of old"}, image, unlike};
+        const KeptBefore before{{{"right", "of old"}, {"wrong", "of old"}, image, unlike}};
         const LeftOut wrong{"wrong", "the doctor found it wrong on 2026-11-28: so"};
         const Kept kept = kept_of(report, before);
         CHECK(kept.list == std::vector<LeftOut>{wrong, image, unlike});
@@ -248,6 +248,40 @@ TEST_SUITE("doctor") {
         CHECK(contains(kept.said, "programs go on without unlike: it was wrong again\n"));
         report.test.complete = false;
         CHECK(kept_of(report, before).list.size() == 4);
+    }
+
+    TEST_CASE("doctor: a list that is damaged stays as it is until a whole examination replaces it") {
+        const LeftOutByFile by_file;
+        const TemporaryFolder cache;
+        const std::filesystem::path list = left_out_file(Device::create({.cache_folder = cache.path()}));
+        for (const char* text :
+             {"vkformer left out 9\nattention_merge so\n", "vkformer left out 1\nattention_merge so\nattention_ma"}) {
+            CAPTURE(text);
+            std::ofstream(list, std::ios::binary) << text;
+            const std::string damage = Device::create({.cache_folder = cache.path()}).capabilities().left_out_damage;
+            REQUIRE(damage != "");
+            const Visit quick = visit({.cache_folder = cache.path()});
+            CHECK(quick.code == 0);
+            CHECK(contains(quick.said, damage + "; only a whole examination replaces it\n"));
+            CHECK(read_all(list) == text);
+            if (hands_round(device().capabilities())) {
+                fake::Vulkan vulkan;
+                LyingDevice liar(vulkan, LyingDevice::kShuffles);
+                liar.corrupt();
+                const Visit found = visit({.cache_folder = cache.path(), .get_instance_proc_addr = vulkan.entry()});
+                CHECK(found.code == 1);
+                CHECK(contains(found.said, "what programs do without could not be kept: " + damage));
+                CHECK_FALSE(contains(found.said, "from now on"));
+                CHECK(read_all(list) == text);
+            }
+        }
+        Report report;
+        const Kept whole = kept_of(report, {{{"attention_merge", "so"}}, "the list was damaged"});
+        CHECK_FALSE(whole.leave_file);
+        CHECK(whole.said.starts_with("the list was damaged; it is replaced\n"));
+        CHECK(whole.list.size() == 1);
+        report.test.complete = false;
+        CHECK(kept_of(report, {{}, "the list was damaged"}).leave_file);
     }
 
     TEST_CASE("doctor: of kernels that lose the device together the one is left out that no check has passed with") {
@@ -391,12 +425,13 @@ TEST_SUITE("doctor") {
             return;
         }
         const TemporaryFolder cache, reports;
-        std::filesystem::create_directories(left_out_file(Device::create({.cache_folder = cache.path()})) / "so");
+        const std::filesystem::path file = cache.path() / "file";
+        std::ofstream(file) << "no folder";
         fake::Vulkan vulkan;
         LyingDevice liar(vulkan, LyingDevice::kShuffles);
         liar.corrupt();
         const Visit v =
-            visit({.folder = reports.path(), .cache_folder = cache.path(), .get_instance_proc_addr = vulkan.entry()});
+            visit({.folder = reports.path(), .cache_folder = file, .get_instance_proc_addr = vulkan.entry()});
         CHECK(v.code == 1);
         CHECK(contains(v.said, "what programs do without could not be kept: "));
         CHECK_FALSE(contains(v.said, "from now on"));

@@ -39,8 +39,7 @@ void Attempts::watch(const Device& device) { instances_.push_back(Insides::core(
 std::string Attempts::take_messages() {
     std::string said;
     for (const auto& instance : instances_) {
-        const std::scoped_lock lock(instance->log.mutex);
-        for (const std::string& message : instance->log.messages) {
+        for (const std::string& message : instance->log.take()) {
             said += message + "\n";
         }
     }

@@ -75,9 +75,8 @@ std::vector<std::string> TemporaryFolder::files() const {
 std::string last_words(Device&& device) {
     const std::shared_ptr<InstanceCore> instance = Insides::core(device).instance;
     Insides::take_core(device).reset();
-    const std::scoped_lock lock(instance->log.mutex);
     std::string words;
-    for (const std::string& message : instance->log.messages) {
+    for (const std::string& message : instance->log.take()) {
         words += message + "\n";
     }
     return words;

@@ -221,6 +221,54 @@ TEST_SUITE("mirrors") {
         CHECK(too_early == 0);
     }
 
+    TEST_CASE("mirrors: inputs are waited for behind a collective before which nothing is launched") {
+        const Environment unchecked("VKFORMER_CHECKED", {});
+        fake::Vulkan vulkan;
+        const Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
+        Insides::core(device).capabilities.unified_memory = false;
+        // whether a rank's thread has copied what no dispatch has waited for yet
+        thread_local bool unwaited = false;
+        std::atomic<int> dispatches = 0, copies = 0, too_early = 0;
+        vulkan.vkCmdDispatch.instead = [&](auto... a) {
+            ++dispatches;
+            too_early += unwaited ? 1 : 0;
+            vulkan.vkCmdDispatch.real(a...);
+        };
+        vulkan.vkCmdCopyBuffer.instead = [&](auto... a) {
+            ++copies;
+            unwaited = true;
+            vulkan.vkCmdCopyBuffer.real(a...);
+        };
+        vulkan.vkCmdPipelineBarrier.instead = [&](VkCommandBuffer c, VkPipelineStageFlags from, VkPipelineStageFlags to,
+                                                  VkDependencyFlags flags, std::uint32_t count,
+                                                  const VkMemoryBarrier* memory, auto... a) {
+            const bool waits = (from & VK_PIPELINE_STAGE_TRANSFER_BIT) && (to & VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT) &&
+                               count == 1 && (memory->srcAccessMask & VK_ACCESS_TRANSFER_WRITE_BIT) &&
+                               (memory->dstAccessMask & VK_ACCESS_SHADER_READ_BIT);
+            unwaited = unwaited && !waits;
+            vulkan.vkCmdPipelineBarrier.real(c, from, to, flags, count, memory, a...);
+        };
+        const Tensor x = random_tensor({4, 8}, 1), v = random_tensor({4, 8}, 2);
+        const auto errors = on_ranks(2, [&](const std::shared_ptr<Communicator>& c) {
+            c->limit(60);
+            Graph g;
+            const Value few = slice(g.input("x", {4, 8}), 0, 0, g.symbol("few", 4));
+            g.output("y", g.input("v", {4, 8}) + sum(all_reduce(scale(few, 2.0f))));
+            Program program = device.compile(g, {}, {.communicator = c});
+            for (const std::int64_t rows : {4, 0}) {
+                program.set("few", rows);
+                upload(program, "x", x);
+                upload(program, "v", v);
+                program.run();
+            }
+            CHECK(difference(download(program, "y"), v) == "");
+        });
+        CHECK(joined(errors) == "");
+        CHECK(copies > 0);
+        CHECK(dispatches > 0);
+        CHECK(too_early == 0);
+    }
+
     TEST_CASE("mirrors: a plan without them is refused where the device's memory needs them") {
         const Device device = Device::create();
         Insides::core(device).capabilities.unified_memory = false;

@@ -4,8 +4,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <fstream>
+#include <iterator>
+#include <map>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -62,6 +65,53 @@ struct FakeCache {
             empty.pInitialData = nullptr;
             return vulkan.vkCreatePipelineCache.real(device, &empty, callbacks, cache);
         };
+    }
+};
+
+/// A driver whose caches hold letters behind a header, and which adds one where it compiles.
+struct LetterCaches {
+    static constexpr std::size_t kHeader = 64;
+    fake::Vulkan& vulkan;
+    std::string letter;
+    std::map<VkPipelineCache, std::string> held = {};
+
+    void install() {
+        vulkan.vkCreatePipelineCache.instead = [this](VkDevice device, const VkPipelineCacheCreateInfo* info,
+                                                      const VkAllocationCallbacks* callbacks, VkPipelineCache* cache) {
+            VkPipelineCacheCreateInfo empty = *info;
+            empty.initialDataSize = 0;
+            empty.pInitialData = nullptr;
+            const VkResult result = vulkan.vkCreatePipelineCache.real(device, &empty, callbacks, cache);
+            const std::string_view data(static_cast<const char*>(info->pInitialData), info->initialDataSize);
+            held[*cache] = data.substr(std::min(kHeader, data.size()));
+            return result;
+        };
+        vulkan.vkCreateComputePipelines.instead = [this](VkDevice device, VkPipelineCache cache, auto... a) {
+            add(held.at(cache), letter);
+            return vulkan.vkCreateComputePipelines.real(device, cache, a...);
+        };
+        vulkan.vkMergePipelineCaches.instead = [this](VkDevice, VkPipelineCache to, std::uint32_t count,
+                                                      const VkPipelineCache* from) {
+            for (const VkPipelineCache cache : std::span(from, count)) {
+                add(held.at(to), held.at(cache));
+            }
+            return VK_SUCCESS;
+        };
+        vulkan.vkGetPipelineCacheData.instead = [this](VkDevice, VkPipelineCache cache, std::size_t* size, void* out) {
+            const std::string data = std::string(kHeader, '-') + held.at(cache);
+            if (out) {
+                std::memcpy(out, data.data(), data.size());
+            }
+            *size = data.size();
+            return VK_SUCCESS;
+        };
+    }
+
+private:
+    static void add(std::string& to, const std::string& letters) {
+        for (const char letter : letters) {
+            to += contains(to, std::string(1, letter)) ? "" : std::string(1, letter);
+        }
     }
 };
 
@@ -140,6 +190,70 @@ TEST_SUITE("pipelines") {
         CHECK(cache.given[1] == bytes_of("compiled pipelines"));
         CHECK(cache.given[2] == bytes_of("more compiled pipelines"));
         CHECK(folder.files() == files);
+    }
+
+    TEST_CASE("pipeline cache: what two devices compile at one time is kept of both") {
+        const Environment on("VKFORMER_PIPELINE_CACHE", std::nullopt);
+        const TemporaryFolder folder;
+        fake::Vulkan vulkan;
+        LetterCaches caches{vulkan, "a"};
+        caches.install();
+        const DeviceOptions options{.cache_folder = folder.path(), .get_instance_proc_addr = vulkan.entry()};
+        const auto kept = [&](const Device& device) {
+            std::ifstream in(only_file(folder), std::ios::binary);
+            const std::string file{std::istreambuf_iterator<char>(in), {}};
+            const auto data = unframe_cache(device.capabilities(), std::as_bytes(std::span(file)));
+            REQUIRE(data.size() > LetterCaches::kHeader);
+            std::string letters(reinterpret_cast<const char*>(data.data()), data.size());
+            letters.erase(0, LetterCaches::kHeader);
+            std::sort(letters.begin(), letters.end());
+            return letters;
+        };
+        {
+            const Device a = Device::create(options), b = Device::create(options);
+            compile_something(a);
+            caches.letter = "b";
+            compile_something(b);
+            CHECK(b.save_pipeline_cache());
+            CHECK(kept(b) == "b");
+            CHECK(a.save_pipeline_cache());
+            CHECK(kept(a) == "ab");
+            // what is saved next still has the other's
+            caches.letter = "c";
+            Graph g;
+            g.output("y", softmax(g.input("x", {3, 5})));
+            a.compile(g);
+            CHECK(a.save_pipeline_cache());
+            CHECK(kept(a) == "abc");
+            // where it cannot be merged, this device's own
+            for (const bool host : {true, false}) {
+                vulkan.vkMergePipelineCaches.fail(host ? VK_ERROR_OUT_OF_HOST_MEMORY : VK_ERROR_OUT_OF_DEVICE_MEMORY);
+                caches.letter = host ? "c" : "d";
+                const Value v = g.input(caches.letter, {3, 5});
+                g.output("of " + caches.letter, host ? argmax(v) : rms_norm(v, {}));
+                a.compile(g);
+                CHECK(a.save_pipeline_cache());
+                CHECK(kept(a) == (host ? "ac" : "acd"));
+            }
+        }
+        CHECK(vulkan.live_objects() == 0);
+    }
+
+    TEST_CASE("pipeline cache: a file to which nothing is new is not written again") {
+        const Environment on("VKFORMER_PIPELINE_CACHE", std::nullopt);
+        const TemporaryFolder folder;
+        fake::Vulkan vulkan;
+        LetterCaches caches{vulkan, "a"};
+        caches.install();
+        const DeviceOptions options{.cache_folder = folder.path(), .get_instance_proc_addr = vulkan.entry()};
+        { compile_something(Device::create(options)); }
+        const auto long_ago = std::filesystem::file_time_type::clock::now() - std::chrono::hours(1);
+        std::filesystem::last_write_time(only_file(folder), long_ago);
+        const auto before = std::filesystem::last_write_time(only_file(folder));
+        const Device device = Device::create(options);
+        compile_something(device);
+        CHECK(device.save_pipeline_cache());
+        CHECK(std::filesystem::last_write_time(only_file(folder)) == before);
     }
 
 #if defined(__unix__)

@@ -128,11 +128,16 @@ TEST_SUITE("program") {
         CHECK(last_words(std::move(seven)) == "");
     }
 
-    TEST_CASE("program: one without slots is refused") {
+    TEST_CASE("program: one without slots, or with too many, is refused") {
         Graph g;
         g.output("y", relu(g.input("x", {4})));
         CHECK(contains(error_of([&] { device().compile(g, {}, {.name = "none", .slots = 0}); }),
                        "none: CompileOptions::slots is 0, and a program has at least 1"));
+        for (const std::uint32_t slots : {4097u, ~0u}) {
+            CHECK(error_of([&] { device().compile(g, {}, {.name = "many", .slots = slots}).allocate(); }) ==
+                  "many: CompileOptions::slots is " + std::to_string(slots) + ", and a program has at most 4096");
+        }
+        CHECK_NOTHROW(device().compile(g, {}, {.slots = 4096}).allocate());
     }
 
     TEST_CASE("program: long work is split into bounded submissions, with the same result") {

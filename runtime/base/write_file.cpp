@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <fstream>
+#include <string>
 #include <system_error>
 
 #include "runtime/base/cache_folder.h"
@@ -11,9 +12,9 @@
 
 namespace vkf {
 
-void write_whole_file(const std::filesystem::path& path, const std::string& text) {
+void write_whole_file(const std::filesystem::path& path, std::span<const std::byte> bytes) {
     std::error_code error;
-    if (text.empty()) {
+    if (bytes.empty()) {
         std::filesystem::remove(path, error);
     } else {
         std::filesystem::create_directories(path.parent_path(), error);
@@ -24,7 +25,7 @@ void write_whole_file(const std::filesystem::path& path, const std::string& text
         static std::atomic<unsigned> serial = 0;  // threads may save at once
         temporary += "." + std::to_string(process_number()) + "." + std::to_string(serial++);
         std::ofstream out(temporary, std::ios::binary);
-        out << text;
+        out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
         out.close();
         if (!out) {
             error = std::make_error_code(std::errc::io_error);

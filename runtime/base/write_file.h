@@ -2,13 +2,18 @@
 // Small files that other processes may read at any time.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
-#include <string>
+#include <span>
+#include <string_view>
 
 namespace vkf {
 
-/// Writes the file whole or not at all, its folder too; readers see the old file or the new. An
-/// empty text removes it. Throws Error naming it.
-void write_whole_file(const std::filesystem::path& path, const std::string& text);
+/// Writes the file whole or not at all, its folder too; readers see the old file or the new. Where
+/// there are no bytes it is removed. Throws Error naming it.
+void write_whole_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
+inline void write_whole_file(const std::filesystem::path& path, std::string_view text) {
+    write_whole_file(path, std::as_bytes(std::span(text)));
+}
 
 }  // namespace vkf

@@ -15,7 +15,7 @@ struct CompileOptions {
     std::string name = "program";  ///< name in debug labels and messages
     /// The state the program works on, shared with other programs; empty: one of its own.
     State state = {};
-    /// The number of recordings that may be in flight at once (record()), at least 1; run() uses
+    /// The number of recordings that may be in flight at once (record()), 1 to 4096; run() uses
     /// slot 0.
     std::uint32_t slots = 1;
     /// The arithmetic that matrix products may use. With f16, products of more than four rows

@@ -246,8 +246,9 @@ std::vector<Capabilities> Device::list(GetInstanceProcAddr get, std::vector<std:
 
 Device Device::create(const DeviceOptions& options) {
     auto core = std::make_shared<DeviceCore>();
-    const bool validation = switched("VKFORMER_VALIDATION").value_or(false) || options.validation;
-    core->instance = make_instance(options.get_instance_proc_addr, validation);
+    const bool by_variable = switched("VKFORMER_VALIDATION").value_or(false);
+    core->instance = make_instance(options.get_instance_proc_addr, by_variable || options.validation);
+    core->instance->log.tells = by_variable;
     const Candidates list = candidates(*core->instance);
     const std::string select = options.select.empty() ? environment("VKFORMER_DEVICE") : options.select;
     const Candidate& chosen = choose(list, select);
@@ -402,14 +403,18 @@ std::vector<std::string> Device::messages() const {
     if (core_->given_up.of_an_earlier_era()) {
         return {};
     }
-    MessageLog& log = core_->instance->log;
-    const std::scoped_lock lock(log.mutex);
-    return std::exchange(log.messages, {});
+    return core_->instance->log.take();
 }
 
 std::vector<LeftOut> Device::left_out() const { return core_->left_out(); }
 
-bool Device::save_pipeline_cache() const { return !core_->given_up.of_an_earlier_era() && core_->pipelines->save(); }
+bool Device::save_pipeline_cache() const {
+    try {
+        return !core_->given_up.of_an_earlier_era() && core_->pipelines->save();
+    } catch (const Error&) {
+        return false;
+    }
+}
 
 DeviceTensor Device::make_tensor(std::vector<std::int64_t> shape, DType dtype) const {
     core_->check_alive();

@@ -163,7 +163,8 @@ public:
     SelfTest self_test(const SelfTestOptions& options = {}) const;
 
     /// Returns the validation messages of warning or worse since the last call, and forgets them.
-    /// Empty without validation.
+    /// Empty without validation. Of more than 1000 a last one says how many were not kept. Where
+    /// VKFORMER_VALIDATION asked, what nobody took is printed to stderr when the device goes.
     std::vector<std::string> messages() const;
     /// Writes what is new in the pipeline cache now (it is also written when the device is
     /// destroyed). False when there is nowhere to write, or when it could not be written.

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "runtime/base/library.h"
@@ -31,8 +33,7 @@ VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlagBitsEXT
             // newer layers leave the name out of the text
             message = data->pMessageIdName + (": " + message);
         }
-        const std::scoped_lock lock(log->mutex);
-        log->messages.push_back(level + message);
+        log->add(level + message);
     } catch (const std::exception&) {  // no memory for it, and nothing may leave through the layer
     }
     return VK_FALSE;
@@ -63,6 +64,36 @@ std::optional<std::uint32_t> validation_layer(PFN_vkEnumerateInstanceLayerProper
 
 }  // namespace
 
+void MessageLog::add(std::string message) {
+    const std::scoped_lock lock(mutex);
+    if (messages_.size() < kMost) {
+        messages_.push_back(std::move(message));
+    } else {
+        ++dropped_;
+    }
+}
+
+std::vector<std::string> MessageLog::take() {
+    const std::scoped_lock lock(mutex);
+    if (dropped_ != 0) {
+        messages_.push_back("warning: " + std::to_string(dropped_) + " further messages were not kept");
+    }
+    dropped_ = 0;
+    return std::exchange(messages_, {});
+}
+
+void MessageLog::tell() noexcept {
+    if (!tells) {
+        return;
+    }
+    try {
+        for (const std::string& message : take()) {
+            std::fprintf(stderr, "vkformer: validation %s\n", message.c_str());
+        }
+    } catch (const std::exception&) {  // no memory for it
+    }
+}
+
 PFN_vkGetInstanceProcAddr entry_point(GetInstanceProcAddr given) {
     if (given) {
         return reinterpret_cast<PFN_vkGetInstanceProcAddr>(given);
@@ -92,6 +123,7 @@ InstanceCore::~InstanceCore() {
         }
         api.vkDestroyInstance(handle, nullptr);
     }
+    log.tell();
 }
 
 bool survives_labels(PFN_vkGetInstanceProcAddr get) {

@@ -2,6 +2,8 @@
 // A Vulkan instance: our own, or a host's.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -13,9 +15,23 @@
 namespace vkf {
 
 /// Validation messages, collected by the messenger of an instance.
-struct MessageLog {
+class MessageLog {
+public:
+    static constexpr std::size_t kMost = 1000;
+
+    /// Keeps a message, or counts it where there are that many already.
+    void add(std::string message);
+    /// Gives the messages, and forgets them; a last one says how many were not kept.
+    std::vector<std::string> take();
+    /// Prints to stderr what nobody took, where `tells` is set.
+    void tell() noexcept;
+
     std::mutex mutex;
-    std::vector<std::string> messages;
+    bool tells = false;  ///< tell() prints
+
+private:
+    std::vector<std::string> messages_;
+    std::uint64_t dropped_ = 0;
 };
 
 /// An instance of our own, or a host's.

@@ -6,12 +6,11 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
-#include <fstream>
-#include <system_error>
 #include <thread>
 
-#include "runtime/base/cache_folder.h"
+#include "runtime/base/map_file.h"
 #include "runtime/base/read_file.h"
+#include "runtime/base/write_file.h"
 #include "runtime/compile/aliases.h"
 #include "runtime/compile/atomic_scopes.h"
 #include "runtime/compile/divisions.h"
@@ -183,11 +182,9 @@ PipelineStore::PipelineStore(VulkanDevice& core, std::filesystem::path cache_fil
         cache_file_.clear();
         return;
     }
-    std::vector<std::byte> file;
-    if (!cache_file_.empty()) {
-        file = read_regular_file(cache_file_, kMostCacheBytes).value_or(std::vector<std::byte>());
-    }
+    const std::vector<std::byte> file = read_cache_file();
     const auto data = unframe_cache(core_.capabilities, file);
+    known_ = fnv1a(data);
     VkPipelineCacheCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO, nullptr, 0, data.size(), data.data()};
     VkResult result = core_.api.vkCreatePipelineCache(core_.handle, &info, nullptr, &cache_);
     if (result != VK_SUCCESS && !data.empty()) {
@@ -200,6 +197,11 @@ PipelineStore::PipelineStore(VulkanDevice& core, std::filesystem::path cache_fil
     }
     const bool kept = data.size() > sizeof(VkPipelineCacheHeaderVersionOne);
     asked_cache_ = cache_ == VK_NULL_HANDLE || !core.capabilities.cpu() || kept;
+}
+
+std::vector<std::byte> PipelineStore::read_cache_file() const {
+    return cache_file_.empty() ? std::vector<std::byte>()
+                               : read_regular_file(cache_file_, kMostCacheBytes).value_or(std::vector<std::byte>());
 }
 
 PipelineStore::~PipelineStore() {
@@ -448,49 +450,62 @@ std::size_t PipelineStore::size() const {
     return pipelines_.size();
 }
 
-bool PipelineStore::save() {
-    const std::scoped_lock lock(mutex_);
-    if (cache_file_.empty() || cache_ == VK_NULL_HANDLE) {
-        return false;
-    }
-    if (!dirty_) {
-        return true;
-    }
+std::vector<std::byte> PipelineStore::data_of(VkPipelineCache cache) const {
     std::vector<std::byte> data;
     VkResult result = VK_INCOMPLETE;  // where another thread's pipeline came in between
     for (int attempt = 0; attempt < 8 && result == VK_INCOMPLETE; ++attempt) {
         std::size_t bytes = 0;
-        result = core_.api.vkGetPipelineCacheData(core_.handle, cache_, &bytes, nullptr);
+        result = core_.api.vkGetPipelineCacheData(core_.handle, cache, &bytes, nullptr);
         if (result == VK_SUCCESS) {
             data.resize(bytes);
-            result = core_.api.vkGetPipelineCacheData(core_.handle, cache_, &bytes, data.data());
+            result = core_.api.vkGetPipelineCacheData(core_.handle, cache, &bytes, data.data());
             data.resize(bytes);
         }
     }
-    if (result != VK_SUCCESS) {
+    core_.check_result(result, "vkGetPipelineCacheData");
+    return data;
+}
+
+// into a cache of its own: pipelines may be built with ours meanwhile
+std::vector<std::byte> PipelineStore::data_with(std::span<const std::byte> more) const {
+    const VkPipelineCacheCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO, nullptr, 0, more.size(),
+                                         more.data()};
+    VkPipelineCache both = VK_NULL_HANDLE;
+    if (core_.api.vkCreatePipelineCache(core_.handle, &info, nullptr, &both) != VK_SUCCESS) {
+        return data_of(cache_);  // the driver would not have them
+    }
+    try {
+        const bool merged = core_.api.vkMergePipelineCaches(core_.handle, both, 1, &cache_) == VK_SUCCESS;
+        std::vector<std::byte> data = data_of(merged ? both : cache_);
+        core_.api.vkDestroyPipelineCache(core_.handle, both, nullptr);
+        return data;
+    } catch (...) {
+        core_.api.vkDestroyPipelineCache(core_.handle, both, nullptr);
+        throw;
+    }
+}
+
+bool PipelineStore::save() {
+    const std::scoped_lock lock(mutex_);
+    if (cache_file_.empty()) {
         return false;
     }
+    if (cache_ == VK_NULL_HANDLE) {
+        throw Error("the driver made no pipeline cache", utf8_name(cache_file_));
+    }
+    if (!dirty_) {
+        return true;
+    }
+    const std::vector<std::byte> before = read_cache_file();
+    const auto others = unframe_cache(core_.capabilities, before);
+    // another process saved meanwhile
+    const bool merges = !others.empty() && fnv1a(others) != known_;
+    const std::vector<std::byte> data = merges ? data_with(others) : data_of(cache_);
     const std::vector<std::byte> file = frame_cache(core_.capabilities, data);
-    std::error_code error;
-    std::filesystem::create_directories(cache_file_.parent_path(), error);
-    static std::atomic<unsigned> serial = 0;  // two devices of one process may save at once
-    std::filesystem::path temporary = cache_file_;
-    temporary += "." + std::to_string(process_number()) + "." + std::to_string(serial++);
-    {
-        std::ofstream out(temporary, std::ios::binary);
-        out.write(reinterpret_cast<const char*>(file.data()), static_cast<std::streamsize>(file.size()));
-        if (!out.flush()) {
-            out.close();
-            std::filesystem::remove(temporary, error);
-            return false;
-        }
+    if (file != before) {
+        write_whole_file(cache_file_, file);
     }
-    // atomic: readers see the old file or the new
-    std::filesystem::rename(temporary, cache_file_, error);
-    if (error) {
-        std::filesystem::remove(temporary, error);
-        return false;
-    }
+    known_ = merges ? known_ : fnv1a(data);
     dirty_ = false;
     return true;
 }

@@ -73,11 +73,10 @@ public:
     std::size_t size() const;
     /// How often a driver made no pipeline of a kernel.
     std::uint64_t refusals() const noexcept { return refusals_; }
-    /// Writes the cache file atomically when there is something new; false when it could not, or
-    /// there is nowhere to write.
+    /// Writes the cache file atomically when there is something new, together with what others
+    /// wrote there meanwhile; false when there is nowhere to write. Throws Error saying why it
+    /// could not.
     bool save();
-    /// There is a file to write.
-    bool has_file() const noexcept { return !cache_file_.empty(); }
 
 private:
     struct Layout {
@@ -95,6 +94,11 @@ private:
     };
     /// A pipeline, perhaps one that is there already.
     Built build(const KernelUse& use);
+    /// The bytes there; none where it cannot be read.
+    std::vector<std::byte> read_cache_file() const;
+    std::vector<std::byte> data_of(VkPipelineCache cache) const;
+    /// Ours and another cache's data, as far as the driver takes that.
+    std::vector<std::byte> data_with(std::span<const std::byte> more) const;
     /// Asks a processor's driver, once, whether it keeps anything of a pipeline that it has built.
     void ask_cache();
 
@@ -112,6 +116,7 @@ private:
     std::map<Key, Pipeline> pipelines_;     // node-based: addresses stay
     std::map<Key, const Pipeline*> asked_;  ///< by the texel buffers that were allowed
     bool dirty_ = false;
+    std::uint64_t known_ = 0;  ///< hash of the data on disk that cache_ has too
     std::atomic<std::uint64_t> refusals_ = 0;
 };
 

@@ -127,6 +127,12 @@ Program Device::compile(Plan plan, const CompileOptions& options) const {
     if (options.slots == 0) {
         throw Error("CompileOptions::slots is 0, and a program has at least 1", options.name);
     }
+    constexpr std::uint32_t kMostSlots = 4096;  // each has descriptor sets of its own
+    if (options.slots > kMostSlots) {
+        throw Error("CompileOptions::slots is " + std::to_string(options.slots) + ", and a program has at most " +
+                        std::to_string(kMostSlots),
+                    options.name);
+    }
     auto core = std::make_unique<ProgramCore>();
     core->device = core_;
     core->options = options;

@@ -132,7 +132,8 @@ public:
     /// that of record(), bit for bit. The bound ranges are in use until the segment with `last` has
     /// finished. Until it is recorded, do not record another slot of this program, nor record or
     /// run another program with its State or scratch; run() and submit() of this one throw. A
-    /// begin(), record() or finished() of the slot gives up what is left.
+    /// begin(), record() or finished() of the slot gives up what is left; a checked program wants
+    /// finished() once a segment was recorded.
     Status begin(const Recording& recording) noexcept;
     Status record_segment(VkCommandBuffer commands, double budget, Segment& segment, std::uint32_t slot = 0) noexcept;
     /// The cost of the whole program at these sizes.

@@ -91,7 +91,6 @@ Status Program::begin(const Recording& recording) noexcept {
     scratch.spent = {};
     scratch.total = core_->cost(scratch.sizes);
     scratch.bound = true;
-    scratch.in_use = core_->checked();
     core_->segmented = recording.slot;
     return {};
 }
@@ -130,6 +129,7 @@ Status Program::record_segment(VkCommandBuffer commands, double budget, Segment&
         core.segmented = ProgramCore::kNoSlot;
         return wrong;
     }
+    scratch.in_use = core.checked();
     scratch.spent.flops += segment.cost.flops;
     scratch.spent.bytes += segment.cost.bytes;
     segment.last = scratch.at.entry == core.plan.work.size();

@@ -205,12 +205,14 @@ private:
         }
         // submissions overlap unless told otherwise; copies may come first in this one
         VkPipelineStageFlags stages = kCompute;
+        VkAccessFlags wrote = VK_ACCESS_SHADER_WRITE_BIT;
         VkAccessFlags access = kShaderAccess;
         if (sink_.mirrors) {
             stages |= kTransfer;
+            wrote |= VK_ACCESS_TRANSFER_WRITE_BIT;
             access |= kTransferAccess;
         }
-        barrier(vk_, sink_.commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT, stages, access);
+        barrier(vk_, sink_.commands, stages, wrote, stages, access);
         written_ = 0;
         bound_ = nullptr;
         launched_ = false;

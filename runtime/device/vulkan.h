@@ -61,6 +61,7 @@ namespace vkf {
     X(vkCreatePipelineCache)         \
     X(vkDestroyPipelineCache)        \
     X(vkGetPipelineCacheData)        \
+    X(vkMergePipelineCaches)         \
     X(vkCreateComputePipelines)      \
     X(vkDestroyPipeline)             \
     X(vkCreatePipelineLayout)        \

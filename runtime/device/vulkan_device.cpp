@@ -38,6 +38,9 @@ private:
 
 VulkanDevice::~VulkanDevice() {
     if (given_up) {  // the instance must outlive the device
+        if (!given_up.of_an_earlier_era()) {
+            instance->log.tell();
+        }
         keep_for_ever(std::move(instance));
         return;
     }

@@ -270,17 +270,16 @@ bool write_report(const DoctorOptions& options, const Report& report) {
 }
 
 /// What programs do without already.
-std::vector<vkf::LeftOut> kept_before(const DoctorOptions& options) {
-    return vkf::Device::create({.select = options.device,
-                                .cache_folder = options.cache_folder,
-                                .get_instance_proc_addr = options.get_instance_proc_addr})
-        .left_out();
+KeptBefore kept_before(const DoctorOptions& options) {
+    const vkf::Device device = vkf::Device::create({.select = options.device,
+                                                    .cache_folder = options.cache_folder,
+                                                    .get_instance_proc_addr = options.get_instance_proc_addr});
+    return {device.left_out(), device.capabilities().left_out_damage};
 }
 
 /// Another program may have kept something meanwhile: the list is read again. `before` is what it
 /// was, for where no device can be made any more.
-void keep(const DoctorOptions& options, const vkf::Device& device, const Report& report,
-          std::vector<vkf::LeftOut> before) {
+void keep(const DoctorOptions& options, const vkf::Device& device, const Report& report, KeptBefore before) {
     if (!options.keep) {
         return;
     }
@@ -293,7 +292,9 @@ void keep(const DoctorOptions& options, const vkf::Device& device, const Report&
         return;
     }
     try {
-        vkf::save_left_out(device, kept.list);
+        if (!kept.leave_file) {
+            vkf::save_left_out(device, kept.list);
+        }
     } catch (const vkf::Error& e) {  // which is no reason to lose the report
         kept.said = std::string("what programs do without could not be kept: ") + e.what() + "\n";
     }
@@ -384,15 +385,20 @@ void put_behind(vkf::SelfTest& all, vkf::SelfTest more) {
     all.verdict = std::max(all.left_out.empty() ? vkf::Verdict::healthy : vkf::Verdict::degraded, more.verdict);
 }
 
-Kept kept_of(const Report& report, const std::vector<vkf::LeftOut>& before) {
+Kept kept_of(const Report& report, const KeptBefore& before) {
+    const bool whole = !report.quick && report.test.complete && report.test.verdict != vkf::Verdict::unusable;
+    if (!before.damage.empty() && !whole) {
+        const char* lost = report.test.left_out.empty() ? "" : "what programs do without could not be kept: ";
+        return {before.list, lost + before.damage + "; only a whole examination replaces it\n", true};
+    }
     Kept out;
+    out.said = before.damage.empty() ? "" : before.damage + "; it is replaced\n";
     for (const vkf::LeftOut& k : report.test.left_out) {
         out.list.push_back({k.kernel, why(k, report.day)});
         out.said += "programs do without " + k.kernel + " from now on; vkformer-doctor --forget takes that back\n";
     }
-    const bool whole = !report.quick && report.test.complete && report.test.verdict != vkf::Verdict::unusable;
     const std::vector<KernelSummary> ran = summaries(report.test);
-    for (const vkf::LeftOut& k : before) {
+    for (const vkf::LeftOut& k : before.list) {
         const auto same = [&](const auto& other) { return other.kernel == k.kernel; };
         if (std::any_of(out.list.begin(), out.list.end(), same)) {
             continue;
@@ -427,7 +433,7 @@ int run_doctor(const DoctorOptions& options) {
     if (!make_folder(options)) {
         return kNoReport;
     }
-    const std::vector<vkf::LeftOut> before = options.keep ? kept_before(options) : std::vector<vkf::LeftOut>{};
+    const KeptBefore before = options.keep ? kept_before(options) : KeptBefore();
     const vkf::Device device = examine(options, report);
     keep(options, device, report, before);  // whatever becomes of the rest
     report.examined = examined_of(options, report);

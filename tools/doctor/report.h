@@ -48,15 +48,21 @@ bool knows_f16(const vkf::SelfTest& test);
 /// there once.
 void put_behind(vkf::SelfTest& all, vkf::SelfTest more);
 
+/// What programs did without until now, and Capabilities::left_out_damage.
+struct KeptBefore {
+    std::vector<vkf::LeftOut> list;
+    std::string damage = {};
+};
 /// What programs do without from now on, and what is said of it.
 struct Kept {
     std::vector<vkf::LeftOut> list;
     std::string said;
+    bool leave_file = false;  ///< it may hold what could not be read
 };
-/// `before`: what they did without until now. A kernel is taken off that again only if all was
-/// examined and it was run and was right: an examination that was quick or cut short has not seen
-/// what another found.
-Kept kept_of(const Report& report, const std::vector<vkf::LeftOut>& before);
+/// A kernel is taken off the list again only if all was examined and it was run and was right: an
+/// examination that was quick or cut short has not seen what another found. For the same reason
+/// only a whole one replaces a list that is damaged.
+Kept kept_of(const Report& report, const KeptBefore& before);
 
 const char* name_of(vkf::Verdict verdict);
 const char* name_of(vkf::DeviceType type);
