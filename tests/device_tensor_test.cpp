@@ -137,6 +137,29 @@ TEST_SUITE("device tensor") {
         CHECK(got == std::vector<std::uint16_t>{0x4080, 0x3f80, 0xc000});
     }
 
+    TEST_CASE("device tensor: a write waits for runs that read the tensor") {
+        constexpr std::int64_t kRows = 256;
+        Graph g;
+        const Value x = g.input("x", {kRows, kRows}), last = g.input("last", {kRows, kRows});
+        Value y = x;
+        for (int i = 0; i < 12; ++i) {
+            y = matmul(y, x);
+        }
+        g.output("y", add(y, last));
+        Program program = device().compile(g);
+        DeviceTensor tensor = device().make_tensor({kRows, kRows});
+        const std::vector<float> zeros(kRows * kRows), ones(kRows * kRows, 1.0f);
+        program.upload("x", zeros);
+        tensor.write(std::as_bytes(std::span(ones)));
+        program.bind("last", tensor);
+        Ticket ticket = program.submit();
+        tensor.write(std::as_bytes(std::span(zeros)));
+        ticket.wait();
+        CHECK(program.download("y") == ones);
+        program.run();
+        CHECK(program.download("y") == zeros);
+    }
+
     TEST_CASE("device tensor: wrong use is an error, and the next right use works") {
         Program first = doubling(device());
         const DeviceTensor t = device().make_tensor({4, 5});

@@ -52,6 +52,9 @@ void ProgramCore::bind(std::string_view name, const DeviceTensor& tensor) {
         }
     }
     ran = ran && info.kind == StorageKind::input;  // else what is here is not of the last run
+    if (tensor) {
+        Insides::store(tensor)->bound = true;
+    }
     bound[id] = tensor;
 }
 

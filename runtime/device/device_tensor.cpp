@@ -47,7 +47,11 @@ void DeviceTensor::write(std::span<const std::byte> bytes) {
                     "a tensor");
     }
     Uploader uploader(to.core, bytes.size());
-    uploader.write(to.blocks.front(), 0, bytes);
+    if (to.bound) {
+        uploader.write_in_turn(to.blocks.front(), bytes);
+    } else {
+        uploader.write(to.blocks.front(), 0, bytes);
+    }
     uploader.finish();
 }
 

@@ -19,8 +19,10 @@ struct TensorStore;
 
 /// Elements in device memory, dense and row-major: Device::make_tensor() makes them, and
 /// Program::bind() lets programs read and write them there. Copies share the memory, which lives as
-/// long as a copy, or a program that it is bound to. It must not be read or written while a run
-/// that writes or reads it is under way.
+/// long as a copy, or a program that it is bound to. read() and write() come in turn with the runs
+/// of a device with a queue: behind those that were submitted before. They must not be called while
+/// another thread submits a run of several submissions, nor while a recording that the host
+/// submits uses the tensor.
 class VKF_API DeviceTensor {
 public:
     /// No tensor.
@@ -39,8 +41,9 @@ public:
     std::vector<std::byte> read() const;
     /// Reads into the caller's memory, which must have exactly that many bytes.
     void read(std::span<std::byte> to) const;
-    /// Writes all elements, and waits until that is done. Throws Error where there is another
-    /// number of bytes.
+    /// Writes all elements, and waits until that is done; once a program was given the tensor, for
+    /// the queue too: runs that were submitted before read what was there. Throws Error where there
+    /// is another number of bytes.
     void write(std::span<const std::byte> bytes);
 
 private:

@@ -9,6 +9,7 @@
 #include "runtime/base/numbers.h"
 #include "runtime/base/text.h"
 #include "runtime/compile/texel_fetches.h"
+#include "runtime/device/barrier.h"
 #include "runtime/device/deferred.h"
 #include "runtime/device/device_core.h"
 
@@ -293,6 +294,23 @@ void Uploader::write(const Block& target, std::uint64_t offset, std::span<const 
         core_->deferred->copy(target.buffer(), offset, bytes);
         return;
     }
+    stage(target, offset, bytes);
+}
+
+void Uploader::write_in_turn(const Block& target, std::span<const std::byte> bytes) {
+    constexpr VkPipelineStageFlags kUse = kCompute | kTransfer;
+    constexpr VkAccessFlags kUses = kShaderAccess | kTransferAccess;
+    for (std::uint64_t at = 0; at < bytes.size();) {
+        const std::uint64_t part = std::min<std::uint64_t>(bytes.size() - at, staging_bytes_);
+        barrier(core_->api, commands(), kUse, kUses, kTransfer, VK_ACCESS_TRANSFER_WRITE_BIT);
+        stage(target, at, bytes.subspan(at, part));
+        barrier(core_->api, commands(), kTransfer, VK_ACCESS_TRANSFER_WRITE_BIT, kUse, kUses);
+        flush();
+        at += part;
+    }
+}
+
+void Uploader::stage(const Block& target, std::uint64_t offset, std::span<const std::byte> bytes) {
     if (!staging_ && !bytes.empty()) {
         staging_ = Block(core_, staging_bytes_, MemoryUse::upload, "staging");
     }

@@ -25,6 +25,7 @@ struct TensorStore {
     std::shared_ptr<DeviceCore> core;
     WeightLayout layout;
     std::vector<Block> blocks;
+    std::atomic<bool> bound = false;  ///< a tensor that a program was given, whose runs may use it
     /// Bytes of weights that the device itself packed.
     std::uint64_t packed_on_device = 0;
     /// the number Deferred must have done before these are there

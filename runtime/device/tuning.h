@@ -17,8 +17,8 @@ VKF_API std::filesystem::path tuning_file(const Device& device);
 
 /// Keeps choices, "name=number" with commas between, for every Device that is made of this device
 /// later, with the same cache folder. Empty choices remove the file. Returns the file's path.
-/// Throws Error naming the file where it cannot be written or would have more than 64 KiB, and for
-/// a text that is no such list.
+/// Throws Error naming the file where it cannot be written, and for what DeviceOptions::tuning
+/// refuses.
 VKF_API std::filesystem::path save_tuning(const Device& device, const std::string& choices);
 
 }  // namespace vkf

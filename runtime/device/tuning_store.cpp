@@ -72,13 +72,7 @@ void find_tuning(Capabilities& capabilities, const DeviceOptions& options, const
 }
 
 void write_tuning(const std::filesystem::path& path, const std::string& choices) {
-    const std::string text = choices.empty() ? choices : std::string(kFirstLine) + choices + "\n";
-    if (text.size() > kMostTuningBytes) {
-        throw Error("choices of " + std::to_string(text.size()) + " bytes are more than the " +
-                        std::to_string(kMostTuningBytes) + " that are read again",
-                    utf8_name(path));
-    }
-    write_whole_file(path, text);
+    write_whole_file(path, choices.empty() ? choices : std::string(kFirstLine) + choices + "\n");
 }
 
 }  // namespace vkf
