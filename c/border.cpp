@@ -78,7 +78,7 @@ VKF_ENDS_WITH(vkf_model_memory, total);
 VKF_ENDS_WITH(vkf_encoder_decoder_config, dim_feedforward);
 VKF_ENDS_WITH(vkf_sampler_options, seed);
 VKF_ENDS_WITH(vkf_text_encoder_options, max_tokens);
-VKF_ENDS_WITH(vkf_encoder_facts, model_type);
+VKF_ENDS_WITH(vkf_encoder_facts, cut_tokens);
 VKF_ENDS_WITH(vkf_trainer_options, communicator);
 VKF_ENDS_WITH(vkf_training_step, grad_norm);
 VKF_ENDS_WITH(vkf_fine_tune_options, trainer);

@@ -114,7 +114,7 @@ const char* copy_struct(const void* from, T& to) noexcept {
     }
     for (std::size_t i = sizeof(T); i < size; ++i) {
         if (static_cast<const std::byte*>(from)[i] != std::byte{0}) {
-            return "a struct asks for what is newer than this library";
+            return "asks for what is newer than this library";
         }
     }
     std::memcpy(&to, from, size < sizeof(T) ? size : sizeof(T));
@@ -132,13 +132,13 @@ const char* copy_element(const T* array, std::uint32_t i, T& to) noexcept {
     }
 }
 
-/// Reads options; null stands for all defaults.
+/// Reads options, which errors call `what`; null stands for all defaults.
 template <class T>
-T read(const T* from) {
+T read(const T* from, const char* what = "options") {
     T to{};
     if (from) {
         if (const char* wrong = copy_struct(from, to)) {
-            throw Error(wrong);
+            throw Error(wrong, what);
         }
     }
     return to;
@@ -146,7 +146,7 @@ T read(const T* from) {
 
 template <class T>
 T read_needed(const T* from, const char* what) {
-    return read(&need(from, what));
+    return read(&need(from, what), what);
 }
 
 /// A caller's struct that will be filled.

@@ -17,7 +17,7 @@ std::optional<RingRows> ring_of(const vkf_ring_rows* rows, const Graph& graph) {
     if (!rows) {
         return std::nullopt;
     }
-    const vkf_ring_rows r = read(rows);
+    const vkf_ring_rows r = read(rows, "ring");
     return RingRows{dim_of(r.first, graph), dim_of(r.before_end, graph), dim_of(r.count, graph)};
 }
 
@@ -25,7 +25,7 @@ std::optional<KvCache> cache_of(const vkf_kv_cache* cache) {
     if (!cache) {
         return std::nullopt;
     }
-    const vkf_kv_cache c = read(cache);
+    const vkf_kv_cache c = read(cache, "cache");
     const Value key = value_of(c.key, "the cache's key");
     const Graph& graph = key.graph();
     return KvCache{key,
@@ -40,7 +40,7 @@ std::optional<CachedKv> projected_of(const vkf_cached_kv* memory) {
     if (!memory) {
         return std::nullopt;
     }
-    const vkf_cached_kv m = read(memory);
+    const vkf_cached_kv m = read(memory, "memory");
     return CachedKv{value_of(m.key, "the memory's key"), value_of(m.value, "the memory's value")};
 }
 
@@ -112,7 +112,7 @@ PagedKvCache paged_of(const vkf_paged_kv_cache* cache) {
 constexpr std::array kScoreKinds = {ScoreKind::dot, ScoreKind::scaled_dot, ScoreKind::general, ScoreKind::additive};
 
 torch::TransformerLayerOptions layer_of(const vkf_transformer_layer_options* options, const Graph& graph) {
-    const vkf_transformer_layer_options o = read(options);
+    const vkf_transformer_layer_options o = read(options, "layer");
     torch::TransformerLayerOptions out;
     out.name = text_or(o.name);
     out.nhead = or_default(o.nhead, out.nhead);
@@ -371,7 +371,7 @@ vkf_result vkf_transformer_decoder(vkf_value tgt, const vkf_transformer_layer_op
         for (std::uint32_t i = 0; i < num_layers; ++i) {
             vkf_decoder_inputs one{};
             if (const char* wrong = copy_element(&need(inputs, "inputs"), i, one)) {
-                throw Error(wrong);
+                throw Error(wrong, "inputs[" + std::to_string(i) + "]");
             }
             all.push_back(decoder_inputs_of(one));
         }
@@ -394,7 +394,7 @@ vkf_result vkf_transformer(vkf_value src, vkf_value tgt, const vkf_transformer_o
         out.name = text_or(o.name);
         out.num_encoder_layers = or_default(o.num_encoder_layers, out.num_encoder_layers);
         out.num_decoder_layers = or_default(o.num_decoder_layers, out.num_decoder_layers);
-        const vkf_transformer_masks m = read(masks);
+        const vkf_transformer_masks m = read(masks, "masks");
         return torch::transformer(value_of(src, "src"), value_of(tgt, "tgt"), out,
                                   {.src_mask = value_or_none(m.src_mask),
                                    .tgt_mask = value_or_none(m.tgt_mask),

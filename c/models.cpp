@@ -137,7 +137,7 @@ std::vector<std::vector<std::int32_t>> vkf::c::all_ids_of(std::uint32_t count, c
 }
 
 vkf::LoraOptions vkf::c::lora_of(const vkf_lora_options* options) {
-    const vkf_lora_options o = read(options);
+    const vkf_lora_options o = read(options, "lora");
     if (o.adapter) {
         if (o.rank != 0 || o.alpha != 0 || o.target_count != 0) {
             throw Error("of vkf_lora_options, `adapter` stands in place of rank, alpha and targets");
@@ -219,6 +219,16 @@ vkf_result vkf_decoder_end_tokens(const vkf_decoder* decoder, int32_t* ids, uint
     return guard(__func__, [&] {
         const std::vector<std::int32_t>& end = need(decoder, "decoder").decoder.model().facts().end;
         give_numbers<std::int32_t>("the list of ids", end, ids, capacity, count);
+    });
+}
+
+vkf_result vkf_decoder_not_obeyed(const vkf_decoder* decoder, char* text, size_t capacity, size_t* needed) {
+    return guard(__func__, [&] {
+        std::string lines;
+        for (const std::string& field : need(decoder, "decoder").decoder.model().facts().not_obeyed) {
+            lines += field + "\n";
+        }
+        give_text(lines, text, capacity, needed);
     });
 }
 
@@ -443,7 +453,8 @@ void vkf_text_encoder_destroy(vkf_text_encoder* encoder) { delete encoder; }
 vkf_result vkf_text_encoder_get(const vkf_text_encoder* encoder, vkf_encoder_facts* facts) {
     return guard(__func__, [&] {
         const EncoderFacts& f = need(encoder, "encoder").encoder.model().facts();
-        fill(need(facts, "facts"), {0, 0, f.vocab_size, f.hidden_size, f.max_tokens, f.model_type.c_str()});
+        fill(need(facts, "facts"),
+             {0, f.lower_case, {}, f.vocab_size, f.hidden_size, f.max_tokens, f.model_type.c_str(), f.cut_tokens});
     });
 }
 

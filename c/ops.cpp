@@ -51,7 +51,7 @@ ScoreMod score_mod_of(const char* glsl, const float* parameters, std::uint32_t c
 WeightType packed_type_of(vkf_weight_type type) { return weight_type_of(type).value_or(WeightType::f32); }
 
 Mask mask_of(const vkf_mask* mask) {
-    const vkf_mask m = read(mask);
+    const vkf_mask m = read(mask, "mask");
     Mask out;
     out.keys = value_or_none(m.keys);
     out.polarity = pick(kPolarity, m.polarity, "polarity");
@@ -66,7 +66,7 @@ Mask mask_of(const vkf_mask* mask) {
 }
 
 Rope rope_of(const vkf_rope_options* options) {
-    const vkf_rope_options o = read(options);
+    const vkf_rope_options o = read(options, "rope");
     Rope rope{.layout = layout_of(o.layout)};
     rope.theta = or_default(o.theta, rope.theta);
     rope.rotary_dim = o.rotary_dim;

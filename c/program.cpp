@@ -142,7 +142,7 @@ vkf_result with_recording(const char* function, vkf_program* handle, const vkf_r
     }
     vkf_recording r;
     if (const char* wrong = copy_struct(recording, r)) {
-        return fail(VKF_ERROR, "%s: %s: %s", function, handle->name.c_str(), wrong);
+        return fail(VKF_ERROR, "%s: %s: recording: %s", function, handle->name.c_str(), wrong);
     }
     Recording out;
     out.slot = r.slot;
@@ -280,7 +280,7 @@ vkf_result vkf_program_allocate(vkf_program* program, const vkf_buffer_range* sc
     return guard(__func__, [&] {
         Program& p = alive(program);
         if (scratch) {
-            p.allocate(range_of(read(scratch)));
+            p.allocate(range_of(read(scratch, "scratch")));
         } else {
             p.allocate();
         }

@@ -62,7 +62,7 @@ UpdateOptions update_options_of(const vkf_update_options* options, std::uint32_t
 }
 
 AdamW adamw_of(const vkf_adamw* optimizer) {
-    const vkf_adamw o = read(optimizer);
+    const vkf_adamw o = read(optimizer, "adamw");
     AdamW out;
     out.learning_rate = or_default(o.learning_rate, out.learning_rate);
     out.beta1 = o.has_betas ? o.beta1 : out.beta1;
@@ -75,7 +75,7 @@ AdamW adamw_of(const vkf_adamw* optimizer) {
 }
 
 Sgd sgd_of(const vkf_sgd* optimizer) {
-    const vkf_sgd o = read(optimizer);
+    const vkf_sgd o = read(optimizer, "sgd");
     Sgd out;
     out.learning_rate = or_default(o.learning_rate, out.learning_rate);
     out.momentum = o.momentum;
@@ -86,7 +86,7 @@ Sgd sgd_of(const vkf_sgd* optimizer) {
 }
 
 TrainerOptions trainer_options_of(const vkf_trainer_options* options) {
-    const vkf_trainer_options o = read(options);
+    const vkf_trainer_options o = read(options, "trainer");
     if (o.adamw && o.sgd) {
         throw Error("of vkf_trainer_options, adamw and sgd are both given");
     }

@@ -815,7 +815,8 @@ VKF_API vkf_result vkf_device_take_messages(vkf_device* device, char* text, size
 /// Fails where there is nowhere to write, or where it could not be written.
 VKF_API vkf_result vkf_device_save_pipeline_cache(vkf_device* device);
 /// save_tuning(): keeps choices, "name=number" with commas between, for later devices. Empty
-/// choices remove them. `path` receives the file's name, as vkf_program_explain() returns texts.
+/// choices remove them; what vkf_device_options::tuning refuses is an error. `path` receives the
+/// file's name, as vkf_program_explain() returns texts.
 VKF_API vkf_result vkf_device_save_tuning(const vkf_device* device, const char* choices, char* path, size_t capacity,
                                           size_t* needed);
 /// The file's name; empty where there is no cache folder.
@@ -998,7 +999,8 @@ VKF_API vkf_result vkf_device_tensor_get(const vkf_device_tensor* tensor, vkf_dt
 /// Reads all bytes, for which `capacity` must have room. `count` may be null.
 VKF_API vkf_result vkf_device_tensor_read(const vkf_device_tensor* tensor, void* to, uint64_t capacity,
                                           uint64_t* count);
-/// Writes all elements: `count` is vkf_device_tensor_get()'s bytes.
+/// Writes all elements: `count` is vkf_device_tensor_get()'s bytes. Waits for the queue, once a
+/// program was given the tensor.
 VKF_API vkf_result vkf_device_tensor_write(vkf_device_tensor* tensor, const void* bytes, uint64_t count);
 
 /// One entry of a file's metadata: a name and its text.
@@ -1035,7 +1037,7 @@ enum { VKF_ARITHMETIC_F32, VKF_ARITHMETIC_F16, VKF_ARITHMETIC_INT8 };
 /// C++: CompileOptions.
 typedef struct vkf_compile_options {
     uint32_t struct_size;
-    uint32_t slots;          ///< 0: 1
+    uint32_t slots;          ///< 0: 1; at most 4096
     const char* name;        ///< null: "program"
     const vkf_state* state;  ///< null: one of its own
     bool profile, checked;
@@ -1347,6 +1349,8 @@ VKF_API vkf_result vkf_decoder_save(const char* from, const char* to, const vkf_
 VKF_API vkf_result vkf_decoder_get(const vkf_decoder* decoder, vkf_decoder_facts* facts);
 /// The ids that end a text: there must be room for all. `count` may be null, as in what follows.
 VKF_API vkf_result vkf_decoder_end_tokens(const vkf_decoder* decoder, int32_t* ids, uint64_t capacity, uint64_t* count);
+/// DecoderFacts::not_obeyed: fields of generation_config.json, a line each.
+VKF_API vkf_result vkf_decoder_not_obeyed(const vkf_decoder* decoder, char* text, size_t capacity, size_t* needed);
 /// One prompt a sequence.
 VKF_API vkf_result vkf_decoder_prompt(vkf_decoder* decoder, uint32_t count, const vkf_tokens* prompts);
 /// Reads more tokens of each sequence behind what the cache holds: (batch, count), row-major.
@@ -1461,10 +1465,12 @@ typedef struct vkf_text_encoder_options {
 /// C++: EncoderFacts.
 typedef struct vkf_encoder_facts {
     uint32_t struct_size;
-    uint32_t reserved;
+    bool lower_case;  ///< sentence-transformers makes lower case of a text before it is encoded
+    uint8_t reserved[3];
     int64_t vocab_size, hidden_size;
     int64_t max_tokens;      ///< most tokens of a text
     const char* model_type;  ///< as config.json says; lives as long as the encoder
+    int64_t cut_tokens;      ///< tokens that it cuts a text to, special ones included; 0: not told
 } vkf_encoder_facts;
 
 /// Loads a Hugging Face folder and compiles its encoder. `load` is as of

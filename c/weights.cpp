@@ -41,14 +41,14 @@ std::vector<HostTensor> list_of(std::uint32_t count, const vkf_tensor* tensors, 
 vkf_weight_layout* layout_of(const vkf_device* device, std::span<const HostTensor> tensors,
                              const vkf_load_options* options) {
     const Capabilities& on = need(device, "device").device.capabilities();
-    const vkf_graph* graph = read(options).graph;
+    const vkf_graph* graph = read(options, "load").graph;
     return new vkf_weight_layout{graph ? make_weight_layout(*graph, tensors, on, load_of(options))
                                        : make_weight_layout(tensors, on, load_of(options))};
 }
 
 Weights load(const vkf_device* device, std::span<const HostTensor> tensors, const vkf_load_options* options) {
     const Device& on = need(device, "device").device;
-    const vkf_graph* graph = read(options).graph;
+    const vkf_graph* graph = read(options, "load").graph;
     return graph ? on.load(*graph, tensors, load_of(options)) : on.load(tensors, load_of(options));
 }
 
@@ -66,7 +66,7 @@ vkf::LoadProgress vkf::c::progress_of(ProgressOfC progress, void* user) {
 }
 
 vkf::LoadOptions vkf::c::load_of(const vkf_load_options* options) {
-    const vkf_load_options o = read(options);
+    const vkf_load_options o = read(options, "load");
     LoadOptions out;
     out.matrices = weight_type_of(o.matrices);
     if (o.choose) {

@@ -57,15 +57,26 @@ struct Decoder::Parts {
     FoundByRanks found;
     bool adapted_in_part = false;
 
-    /// Throws before anything is allocated where the device has not the memory.
+    /// Throws before anything is allocated where the device has not the memory. Keeps no function
+    /// that only loading calls: it may own the decoder.
     Parts(const Device& device, const DecoderPlan& of)
-        : plan(of),
+        : plan(of.without_functions()),
           options(plan.options()),
           learned_positions(has_input(plan.graph(DecoderTask::prompt), "positions")),
           split(plan),
           rings(rings_of(split.layers(), options)),
           batch(plan) {
-        require_memory(device, plan.memory(), kDecoder);
+        try {
+            require_memory(device, plan.memory(), kDecoder);
+        } catch (const Error& error) {
+            const std::optional<std::int64_t> most = plan.max_tokens_that_fit(device);
+            if (!most) {
+                throw;
+            }
+            // without "Decoder: "
+            const std::string said = std::string(error.what()).substr(error.where().size() + 2);
+            throw Error(said + "; with max_tokens = " + std::to_string(*most) + " it fits", kDecoder);
+        }
     }
 
     void compile(const Device& device) {
@@ -170,6 +181,20 @@ struct Decoder::Parts {
     }
 
     void read_answers(DecoderTask task) {
+        download_answers(task);
+        for (std::size_t row = 0; row < answers.next.size(); ++row) {
+            if (answers.next[row] < 0) {  // as argmax_of_finite() says it
+                answers = {};
+                throw Error("the logits of sequence " + std::to_string(row) + " are not finite" +
+                                (options.arithmetic == Arithmetic::f16
+                                     ? "; products of prompts are computed in fp16, which may overflow"
+                                     : ""),
+                            kDecoder);
+            }
+        }
+    }
+
+    void download_answers(DecoderTask task) {
         if (options.communicator && options.communicator->ranks() > 1 && options.split == Split::tensor) {
             const auto each =
                 static_cast<std::size_t>(std::max<std::int64_t>(1, options.candidates) * options.communicator->ranks());
@@ -292,7 +317,7 @@ Candidates Decoder::candidates(std::size_t sequence) const {
         throw Error("no candidates of sequence " + std::to_string(sequence) + "; " + why, kDecoder);
     }
     return {std::span(parts_->answers.candidate_tokens).subspan(sequence * k, k),
-            std::span(parts_->answers.candidate_logits).subspan(sequence * k, k)};
+            std::span(parts_->answers.candidate_logits).subspan(sequence * k, k), model().facts().vocab_size};
 }
 
 std::int64_t Decoder::room() const noexcept { return parts_->batch.room(); }

@@ -19,6 +19,7 @@ namespace vkf {
 struct Candidates {
     std::span<const std::int32_t> tokens;
     std::span<const float> logits;
+    std::int64_t vocab_size = 0;  ///< tokens that there are; 0: not told
 };
 
 /// A decoder is compiled for a device. It must not be used by several threads at once.
@@ -55,8 +56,9 @@ public:
     /// one wait, and from the second step on no allocation, of the host's neither.
     void step(std::span<const std::int32_t> tokens);
 
-    /// The likeliest next token of each sequence, after prompt() and step(). Empty while a prompt
-    /// is read, and after score().
+    /// The likeliest next token of each sequence, after prompt() and step(). These throw Error
+    /// where its logit is not finite, as where weights are damaged. Empty then, while a prompt is
+    /// read, and after score().
     std::span<const std::int32_t> next() const noexcept;
     /// The `candidates` likeliest of a sequence.
     Candidates candidates(std::size_t sequence) const;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "models/families/family.h"
 #include "runtime/base/paths.h"
@@ -36,6 +37,36 @@ std::vector<std::int32_t> read_ids(ConfigReader& r, const char* name, std::optio
     return ids;
 }
 
+/// The fields that transformers obeys where it takes the likeliest token each time, and that say
+/// something else than what stands beside them. (An empty list and null say nothing.)
+std::vector<std::string> not_obeyed(const json& generation) {
+    const std::pair<const char*, json> fields[] = {{"repetition_penalty", 1},
+                                                   {"encoder_repetition_penalty", 1},
+                                                   {"no_repeat_ngram_size", 0},
+                                                   {"encoder_no_repeat_ngram_size", 0},
+                                                   {"min_length", 0},
+                                                   {"min_new_tokens", 0},
+                                                   {"num_beams", 1},
+                                                   {"bad_words_ids", nullptr},
+                                                   {"suppress_tokens", nullptr},
+                                                   {"begin_suppress_tokens", nullptr},
+                                                   {"forced_bos_token_id", nullptr},
+                                                   {"forced_eos_token_id", nullptr},
+                                                   {"forced_decoder_ids", nullptr},
+                                                   {"sequence_bias", nullptr},
+                                                   {"stop_strings", nullptr},
+                                                   {"exponential_decay_length_penalty", nullptr}};
+    std::vector<std::string> names;
+    for (const auto& [name, neutral] : fields) {
+        const auto found = generation.find(name);
+        const bool says = found != generation.end() && !found->is_null() && *found != neutral;
+        if (says && !(found->is_array() && found->empty())) {
+            names.emplace_back(name);
+        }
+    }
+    return names;
+}
+
 }  // namespace
 
 DecoderModel read_decoder(std::string_view text, const std::string& file) {
@@ -67,6 +98,7 @@ DecoderModel read_decoder(const Checkpoint& checkpoint) {
         const std::vector<std::int32_t> begin = read_ids(r, "bos_token_id"), end = read_ids(r, "eos_token_id");
         model.facts_.begin = begin.empty() ? model.facts_.begin : begin.front();
         model.facts_.end = end.empty() ? model.facts_.end : end;
+        model.facts_.not_obeyed = not_obeyed(root);
     }
     return model;
 }

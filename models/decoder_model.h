@@ -34,7 +34,8 @@ private:
 /// an unknown field, and for a value that would change the numbers and is not supported.
 VKF_API DecoderModel read_decoder(std::string_view text, const std::string& file);
 /// Reads a checkpoint's. Its generation_config.json, where there is one, says which ids begin and
-/// end a text; where neither file does, transformers' default of the family holds.
+/// end a text; where neither file does, transformers' default of the family holds. What else it
+/// says of an answer is not obeyed: DecoderFacts::not_obeyed.
 VKF_API DecoderModel read_decoder(const Checkpoint& checkpoint);
 
 }  // namespace vkf

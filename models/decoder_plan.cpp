@@ -12,6 +12,7 @@
 #include "models/decoder_parameters.h"
 #include "models/families/family.h"
 #include "models/load_parameters.h"
+#include "ops/argmax_of_finite.h"
 #include "ops/collectives.h"
 #include "runtime/base/mapped_bytes.h"
 #include "runtime/base/text.h"
@@ -145,7 +146,7 @@ void describe(Graph& g, const DecoderModel& model, const DecoderOptions& o, Deco
         g.output("candidate_tokens", concat(all_gather(best.indices, columns), -1));
         return;
     }
-    g.output("next", argmax(row));
+    g.output("next", argmax_of_finite(row));
     if (o.candidates > 0) {
         const TopK best = top_k(row, o.candidates);
         g.output("candidate_logits", best.values);
@@ -190,7 +191,6 @@ std::vector<Parameter> parameters_of(const Graph& graph, const Checkpoint& check
 struct DecoderPlan::Parts {
     DecoderModel model;
     DecoderOptions options;
-    LoadOptions load = {};
     /// parameters in the checkpoint that was planned for; else none
     FoundParameters found = {};
     std::array<std::unique_ptr<Graph>, 3> graphs;  ///< graphs, by DecoderTask
@@ -223,8 +223,10 @@ struct DecoderPlan::Parts {
     /// Finds a chunk, half of the one asked for or half of that, ..., with which no tensor is too
     /// large for the device; nothing where the chunk is not the reason.
     std::optional<std::int64_t> chunk_that_fits(const Capabilities& device) const;
-    /// Plans them, or throws Error with a chunk that fits.
-    void plan_or_name_chunk(const Capabilities& device, const WeightLayout& layout);
+    /// Finds a max_tokens likewise, with which all of it fits the device's memory.
+    std::optional<std::int64_t> max_tokens_that_fit(const Capabilities& device) const;
+    /// Plans them, or throws Error with a chunk or a max_tokens that fits.
+    void plan_or_name_sizes(const Capabilities& device, const WeightLayout& layout);
 };
 
 std::optional<std::int64_t> DecoderPlan::Parts::chunk_that_fits(const Capabilities& device) const {
@@ -240,20 +242,44 @@ std::optional<std::int64_t> DecoderPlan::Parts::chunk_that_fits(const Capabiliti
     return std::nullopt;
 }
 
-void DecoderPlan::Parts::plan_or_name_chunk(const Capabilities& device, const WeightLayout& layout) {
+std::optional<std::int64_t> DecoderPlan::Parts::max_tokens_that_fit(const Capabilities& device) const {
+    DecoderOptions o = options;
+    while (o.max_tokens > 1) {
+        o.max_tokens /= 2;
+        o.chunk = std::min(o.chunk, o.max_tokens);
+        try {
+            Parts smaller(model, o);
+            smaller.plan(device, weights);
+            if (smaller.memory.total() <= device.device_memory) {
+                return o.max_tokens;
+            }
+        } catch (const Error&) {
+        }
+    }
+    return std::nullopt;
+}
+
+void DecoderPlan::Parts::plan_or_name_sizes(const Capabilities& device, const WeightLayout& layout) {
     try {
         plan(device, layout);
     } catch (const Error& error) {
-        const std::optional<std::int64_t> chunk = chunk_that_fits(device);
-        if (!chunk) {
+        const char* name = "chunk";
+        std::optional<std::int64_t> fits = chunk_that_fits(device);
+        if (!fits) {
+            name = "max_tokens";
+            fits = max_tokens_that_fit(device);
+        }
+        if (!fits) {
             throw;
         }
-        throw Error(std::string(error.what()) + "; with chunk = " + std::to_string(*chunk) + " it fits", kDecoder);
+        throw Error(std::string(error.what()) + "; with " + name + " = " + std::to_string(*fits) + " it fits",
+                    kDecoder);
     }
 }
 
 DecoderPlan::DecoderPlan(const Device& device, const Checkpoint& checkpoint, const DecoderModel& model,
-                         const DecoderOptions& options, const LoadOptions& load) {
+                         const DecoderOptions& options, const LoadOptions& load)
+    : load_(std::make_shared<const LoadOptions>(load)) {
     const Capabilities& on = device.capabilities();
     const auto parts = std::make_shared<Parts>(model, settled(options, model.facts()));
     if (options.communicator) {
@@ -263,23 +289,22 @@ DecoderPlan::DecoderPlan(const Device& device, const Checkpoint& checkpoint, con
                                     load.matrices ? std::string(name_of(*load.matrices)) : "the file's");
     }
     std::vector<Parameter> parameters = parameters_of(parts->prompt(), checkpoint, model, parts->options, load);
-    parts->plan_or_name_chunk(on, layout_of(parameters, on));
-    parts->load = load;
+    parts->plan_or_name_sizes(on, layout_of(parameters, on));
     parts->found = FoundParameters(std::move(parameters), checkpoint, decoder_rules(model));
     parts_ = parts;
 }
 
 DecoderPlan::DecoderPlan(const Device& device, const WeightLayout& weights, const DecoderModel& model,
-                         const DecoderOptions& options, const LoadOptions& load) {
+                         const DecoderOptions& options, const LoadOptions& load)
+    : load_(std::make_shared<const LoadOptions>(load)) {
     const auto parts = std::make_shared<Parts>(model, settled(options, model.facts()));
-    parts->load = load;
-    parts->plan_or_name_chunk(device.capabilities(), weights);
+    parts->plan_or_name_sizes(device.capabilities(), weights);
     parts_ = parts;
 }
 
 const DecoderModel& DecoderPlan::model() const noexcept { return parts_->model; }
 const DecoderOptions& DecoderPlan::options() const noexcept { return parts_->options; }
-const LoadOptions& DecoderPlan::load() const noexcept { return parts_->load; }
+const LoadOptions& DecoderPlan::load() const noexcept { return *load_; }
 const WeightLayout& DecoderPlan::weights() const noexcept { return parts_->weights; }
 const ModelMemory& DecoderPlan::memory() const noexcept { return parts_->memory; }
 Part DecoderPlan::layers() const { return own_layers(model().facts(), options()); }
@@ -291,6 +316,19 @@ const Graph& DecoderPlan::graph(DecoderTask task) const {
         throw Error("DecoderOptions::score was not asked for", kDecoder);
     }
     return *graph;
+}
+
+DecoderPlan DecoderPlan::without_functions() const {
+    LoadOptions load = *load_;
+    load.choose = nullptr;
+    load.progress = nullptr;
+    DecoderPlan out = *this;
+    out.load_ = std::make_shared<const LoadOptions>(std::move(load));
+    return out;
+}
+
+std::optional<std::int64_t> DecoderPlan::max_tokens_that_fit(const Device& device) const {
+    return parts_->max_tokens_that_fit(device.capabilities());
 }
 
 const Plan& DecoderPlan::plan(DecoderTask task) const {

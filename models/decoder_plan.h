@@ -33,7 +33,7 @@ enum class Split : std::uint8_t {
 struct DecoderOptions {
     std::int64_t max_batch = 1;
     /// Most tokens of a sequence, prompt included: the cache holds that many. 0: as many as the
-    /// model was trained for.
+    /// model was trained for, which may be more than the device has memory for.
     std::int64_t max_tokens = 0;
     std::int64_t chunk = 256;  ///< tokens of a prompt that one run takes
     /// Number of likeliest tokens that Decoder::candidates() gives, with their logits. 0: none;
@@ -66,10 +66,10 @@ class VKF_API DecoderPlan {
 public:
     /// Plans for the weights that load_decoder() will load with these options. Reads no byte of
     /// them. The plan keeps the functions of `load`, which are called when weights are loaded with
-    /// it. LoadOptions::choose gets matrices under the graph's names, without data, once each, and
-    /// none that is packed already. Throws Error where a size does not fit the model, as
-    /// load_decoder() does, or where a tensor does not fit the device; then the error names a
-    /// `chunk` that fits, where there is one.
+    /// it; decoders that are made of it do not. LoadOptions::choose gets matrices under the graph's
+    /// names, without data, once each, and none that is packed already. Throws Error where a size
+    /// does not fit the model, as load_decoder() does, or where a tensor does not fit the device;
+    /// then the error names a `chunk` that fits, or else a max_tokens, where there is one.
     DecoderPlan(const Device& device, const Checkpoint& checkpoint, const DecoderModel& model,
                 const DecoderOptions& options = {}, const LoadOptions& load = {});
     /// Plans for weights of this layout: Weights::layout(). WeightLayout::none() stands for weights
@@ -90,15 +90,16 @@ public:
     std::vector<DecoderTask> tasks() const;
     /// The graph of a task. Inputs: tokens (batch, tokens) i32; where max_batch > 1 also keys
     /// (batch, max_tokens) i32, which is 1 where the cache holds a token of the sequence, and for
-    /// learned positions also positions (batch, tokens) i32. Outputs: next (batch) i32; where
-    /// candidates are asked for also candidate_tokens i32 and candidate_logits f32 (batch,
-    /// candidates). Of several ranks these two alone, (batch, ranks * candidates): what each found
-    /// in its part of the vocabulary, one candidate at least. For score logits (batch, tokens,
-    /// vocabulary) instead. Of Split::layers ranks behind the first have an input hidden (batch,
-    /// tokens, width) instead of tokens, and ranks before the last an output next_hidden alone.
-    /// Sizes: batch, tokens (not for step) and start, the number of tokens in the cache. A layer
-    /// that sees only a window keeps window - 1 + chunk tokens in a ring, where that is less than
-    /// max_tokens. For each window there are sizes windowN_kept and others, which Decoder sets.
+    /// learned positions also positions (batch, tokens) i32. Outputs: next (batch) i32, which is
+    /// ~id where the logit of the likeliest id is not finite; where candidates are asked for also
+    /// candidate_tokens i32 and candidate_logits f32 (batch, candidates). Of several ranks these
+    /// two alone, (batch, ranks * candidates): what each found in its part of the vocabulary, one
+    /// candidate at least. For score logits (batch, tokens, vocabulary) instead. Of Split::layers
+    /// ranks behind the first have an input hidden (batch, tokens, width) instead of tokens, and
+    /// ranks before the last an output next_hidden alone. Sizes: batch, tokens (not for step) and
+    /// start, the number of tokens in the cache. A layer that sees only a window keeps window - 1 +
+    /// chunk tokens in a ring, where that is less than max_tokens. For each window there are sizes
+    /// windowN_kept and others, which Decoder sets.
     const Graph& graph(DecoderTask task) const;
 
     /// The device memory that the programs and weights will take, exact to the byte.
@@ -107,10 +108,16 @@ public:
 private:
     struct Parts;
     friend struct Insides;
+    friend class Decoder;
     friend Weights load_decoder(const Device& device, const Checkpoint& checkpoint, const DecoderPlan& plan);
     const Plan& plan(DecoderTask task) const;  // the plan of graph(task), for the device
+    /// The plan without the functions of load(), for what loads nothing more.
+    DecoderPlan without_functions() const;
+    /// Half of max_tokens, or half of that, ..., with which it fits the device's memory.
+    std::optional<std::int64_t> max_tokens_that_fit(const Device& device) const;
 
     std::shared_ptr<const Parts> parts_;
+    std::shared_ptr<const LoadOptions> load_;
 };
 
 /// Uploads the tensors of a checkpoint that a decoder needs, under the checkpoint's names, as the

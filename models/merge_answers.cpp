@@ -36,7 +36,7 @@ void merge_answers(FoundByRanks& found, std::size_t candidates, DecoderAnswers& 
             }
             ++taken[best / each];
             if (k == 0) {
-                answers.next[row] = tokens[best];
+                answers.next[row] = std::isfinite(logits[best]) ? tokens[best] : ~tokens[best];
             }
             if (candidates > 0) {
                 answers.candidate_tokens[row * candidates + k] = tokens[best];

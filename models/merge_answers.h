@@ -20,7 +20,8 @@ struct FoundByRanks {
     std::vector<std::int32_t> first_words;
 };
 
-/// Fills in `answers`: of each sequence the best `candidates`, in top_k()'s order.
+/// Fills in `answers`: of each sequence the best `candidates`, in top_k()'s order, and the best of
+/// all as argmax_of_finite() gives it.
 void merge_answers(FoundByRanks& found, std::size_t candidates, DecoderAnswers& answers);
 
 }  // namespace vkf

@@ -32,8 +32,20 @@ std::int32_t Sampler::choose(const Candidates& candidates) {
     if (count == 0) {
         throw Error("there are no candidates", "Sampler");
     }
-    const double best = candidates.logits[0];
-    if (options_.temperature == 0 || !std::isfinite(best)) {
+    const std::int64_t wanted = std::min(options_.top_k, candidates.vocab_size);
+    if (static_cast<std::int64_t>(count) < wanted) {
+        throw Error("top_k = " + std::to_string(options_.top_k) + " chooses among " + std::to_string(wanted) +
+                        " tokens, and there are " + std::to_string(count) +
+                        " candidates; DecoderOptions::candidates says how many",
+                    "Sampler");
+    }
+    const std::span<const float> logits = candidates.logits.first(count);
+    if (!std::isfinite(logits[0]) ||
+        std::any_of(logits.begin(), logits.end(), [](float logit) { return std::isnan(logit); })) {
+        throw Error("the logits of the candidates are not finite", "Sampler");
+    }
+    const double best = logits[0];
+    if (options_.temperature == 0) {
         return candidates.tokens[0];
     }
     std::vector<double> shares(count);

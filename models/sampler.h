@@ -23,7 +23,8 @@ public:
     /// Throws Error for options out of range.
     explicit Sampler(const SamplerOptions& options);
     /// Chooses a token. `candidates` are best first; there must be at least top_k of them unless
-    /// the vocabulary has fewer.
+    /// the vocabulary has fewer. Throws Error where it is told that there are not, and for logits
+    /// that are NaN or have no finite one.
     std::int32_t choose(const Candidates& candidates);
 
 private:

@@ -72,6 +72,15 @@ bool read_pooling(const fs::path& path) {
     return first;
 }
 
+/// Reads sentence_bert_config.json.
+void read_sentence_bert(const fs::path& path, EncoderFacts& facts) {
+    const OwnedJson root = read_file(path);
+    ConfigReader r(root, utf8_name(path));
+    facts.lower_case = r.flag("do_lower_case", false);
+    const std::int64_t otherwise = facts.lower_case ? facts.max_tokens : 0;
+    facts.cut_tokens = std::min(r.has("max_seq_length") ? r.size("max_seq_length") : otherwise, facts.max_tokens);
+}
+
 TextEncoderOptions settled(TextEncoderOptions o, const EncoderFacts& facts) {
     o.max_tokens = o.max_tokens == 0 ? facts.max_tokens : o.max_tokens;
     if (o.max_batch < 1 || o.max_tokens < 1 || o.max_tokens > facts.max_tokens) {
@@ -148,6 +157,10 @@ TextEncoderModel read_text_encoder(const Checkpoint& checkpoint) {
     model.facts_ = model.family_->facts();
     model.facts_.model_type = r.text("model_type", "");
     r.finish();
+    const fs::path sentence_bert = checkpoint.folder() / "sentence_bert_config.json";
+    if (is_there(sentence_bert)) {
+        read_sentence_bert(sentence_bert, model.facts_);
+    }
     const fs::path modules = checkpoint.folder() / "modules.json";
     const fs::path pooling = checkpoint.folder() / "1_Pooling" / "config.json";
     const bool pools = is_there(modules) && read_modules(modules);

@@ -5,6 +5,7 @@
 
 #include "argmax.spv.h"
 #include "ops/add_op.h"
+#include "ops/argmax_of_finite.h"
 #include "ops/checks.h"
 #include "ops/fours.h"
 #include "ops/gradient.h"
@@ -23,7 +24,9 @@ const Shader kShader{"argmax", spirv::kArgmaxSpirv};
 const Shader kSubgroups{"argmax_subgroups", spirv::kArgmaxSpirv, kBySubgroups};
 constexpr const char* kName = "argmax";
 
-struct NoParams {};
+struct ArgmaxParams {
+    uint marks = 0;
+};
 
 /// Groups that work on rows in parts, all rows together.
 constexpr std::uint32_t kMostParts = 512;
@@ -94,6 +97,7 @@ void lower(Lowering& l) {
     const auto shader = [&](const RowGroup& g) {
         return g.subgroups && g.local_size == g.lanes ? &kSubgroups : &kShader;
     };
+    const uint marks = l.params<ArgmaxParams>().marks;
     const auto kernel = [&](const RowGroup& g, uint stage, const std::string& what) {
         RowGroup said = g;
         said.subgroups = shader(g) == &kSubgroups;
@@ -101,7 +105,8 @@ void lower(Lowering& l) {
                       {g.local_size,
                        {{kArgmaxSpecLanes, g.lanes},
                         {kArgmaxSpecStage, stage},
-                        {kArgmaxSpecFours, fours && g.lanes > 1 ? 1u : 0u}}},
+                        {kArgmaxSpecFours, fours && g.lanes > 1 ? 1u : 0u},
+                        {kArgmaxSpecMarks, marks}}},
                       why_rows(l.device(), said, fours && g.lanes > 1 && stage != kArgmaxStageMerge) + what};
     };
     const std::vector<uint> words{group.local_size, group.lanes, parted ? 1u : 0u};
@@ -121,9 +126,7 @@ void lower(Lowering& l) {
 
 constexpr OpType kArgmax{.name = kName, .lower = lower, .gradient = no_gradient};
 
-}  // namespace
-
-Value argmax(Value x) {
+Value add_argmax(Value x, const ArgmaxParams& params) {
     require_dtype(kName, x, DType::f32);
     require(x.rank() >= 1, kName, x.str() + " has no last dimension");
     Shape shape = x.shape();
@@ -131,7 +134,13 @@ Value argmax(Value x) {
     if (!x.size(-1).is_constant()) {
         x.graph().constrain(1, x.size(-1), std::string(kName) + ": elements needed of each row of " + x.str());
     }
-    return add_op(kArgmax, {dense(x)}, NoParams{}, shape, DType::i32);
+    return add_op(kArgmax, {dense(x)}, params, shape, DType::i32);
 }
+
+}  // namespace
+
+Value argmax(Value x) { return add_argmax(x, {}); }
+
+Value argmax_of_finite(Value x) { return add_argmax(x, {.marks = 1}); }
 
 }  // namespace vkf

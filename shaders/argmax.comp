@@ -12,6 +12,7 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = kArgmaxSpecLanes) const uint kLanes = 1;
 layout(constant_id = kArgmaxSpecStage) const uint kStage = kArgmaxStageWhole;
 layout(constant_id = kArgmaxSpecFours) const uint kFours = 0;
+layout(constant_id = kArgmaxSpecMarks) const uint kMarks = 0;
 layout(constant_id = kSpecSubgroups) const uint kSubgroups = 0;
 
 layout(push_constant) uniform Push { ArgmaxPush p; };
@@ -164,7 +165,8 @@ void main() {
         if (kStage == kArgmaxStageParts) {
             found[parts + part] = best.at;
         } else {
-            index[p.index_offset + row] = int(best.at);
+            bool finite = is_finite(ordered_float(best.key));
+            index[p.index_offset + row] = kMarks != 0u && !finite ? ~int(best.at) : int(best.at);
         }
     }
 }

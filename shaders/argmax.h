@@ -13,6 +13,7 @@ VKF_CONSTANT(kArgmaxBindingParts, 2)
 VKF_CONSTANT(kArgmaxSpecLanes, 1)
 VKF_CONSTANT(kArgmaxSpecStage, 2)  // a kArgmaxStage... below
 VKF_CONSTANT(kArgmaxSpecFours, 3)  // 1: every row begins at a multiple of four and has one
+VKF_CONSTANT(kArgmaxSpecMarks, 4)  // 1: ~index where the largest element is not finite
 
 VKF_CONSTANT(kArgmaxStageWhole, 0)  // rows, to the index
 VKF_CONSTANT(kArgmaxStageParts, 1)  // parts of rows, to the parts

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
+#include "ops/argmax_of_finite.h"
 #include "tests/device.h"
 #include "tests/op_check.h"
 #include "tests/reference.h"
@@ -48,6 +51,24 @@ TEST_CASE("argmax: a NaN counts as largest, the first of them") {
     x.at({2, 150}) = x.at({2, 22}) = x.at({2, 280}) = kNan;
     CHECK(argmax_mismatch(x) == "");
     CHECK(argmax_mismatch(Tensor({2, 40}, kNan)) == "");
+}
+
+TEST_CASE("argmax: of rows that should be finite, the complement of the index says that the largest is not") {
+    for (const std::int64_t width : {3, 300, 5000}) {
+        CAPTURE(width);
+        Tensor x = random_tensor({6, width}, 1);
+        x.at({0, width - 1}) = kNan;
+        x.at({1, 1}) = kInf;
+        x.at({2, 0}) = -kInf;  // which is not the largest
+        x.at({4, 1}) = 3e38;
+        std::fill_n(x.data.begin() + 5 * width, width, -kInf);
+        Tensor want = reference::argmax(x);
+        for (const std::int64_t row : {0, 1, 5}) {
+            want.at({row}) = -1 - want.at({row});
+        }
+        OpCheck check;
+        CHECK(difference(check.run(argmax_of_finite(check.input("x", x))), want, exactly()) == "");
+    }
 }
 
 TEST_CASE("argmax: strided input, no rows, and more than 65,535 groups of them") {

@@ -56,6 +56,11 @@ TEST_CASE("c functions: decoders and samplers") {
     OK(vkf_decoder_end_tokens(decoder, ends.data(), ends.size(), &count));
     ends.resize(count);
     CHECK(ends == plan.model().facts().end);
+    char lines[64] = "none";
+    std::size_t needed = 9;
+    OK(vkf_decoder_not_obeyed(decoder, lines, sizeof(lines), &needed));
+    CHECK(std::string(lines).empty());
+    CHECK(needed == 0);
 
     const std::vector<std::int32_t> prompt{1, 5, 9, 3};
     const vkf_tokens tokens{prompt.data(), prompt.size()};
@@ -279,6 +284,8 @@ TEST_CASE("c functions: texts as vectors, and the encoder-decoder") {
     CHECK(facts.vocab_size == model.facts().vocab_size);
     CHECK(facts.hidden_size == model.facts().hidden_size);
     CHECK(facts.max_tokens == model.facts().max_tokens);
+    CHECK(facts.cut_tokens == 0);
+    CHECK(!facts.lower_case);
     CHECK(facts.model_type == model.facts().model_type);
     const vkf_program* program = nullptr;
     OK(vkf_text_encoder_program(encoder, &program));

@@ -172,6 +172,36 @@ TEST_CASE("decoder: generation_config.json says which ids begin and end a text, 
     const DecoderFacts said = read_again(R"({"bos_token_id": 5, "eos_token_id": [6, 7]})");
     CHECK(said.begin == 5);
     CHECK(said.end == std::vector{6, 7});
+    CHECK(said.not_obeyed.empty());
+}
+
+TEST_CASE("decoder: fields of generation_config.json that are not obeyed are told") {
+    const TemporaryFolder own;
+    std::filesystem::copy(kModels / "llama", own.path());
+    const auto told = [&](const nlohmann::json& generation) {
+        std::ofstream(own.path() / "generation_config.json") << generation.dump();
+        return read_decoder(Checkpoint(own.path())).facts().not_obeyed;
+    };
+    using Names = std::vector<std::string>;
+    CHECK(told({{"repetition_penalty", 1.0},
+                {"no_repeat_ngram_size", 0},
+                {"suppress_tokens", nlohmann::json::array()},
+                {"forced_eos_token_id", nullptr},
+                {"do_sample", true},
+                {"temperature", 0.6},
+                {"top_k", 20}}) == Names{});
+    CHECK(told({{"repetition_penalty", 1.1}, {"suppress_tokens", {3, 4}}}) ==
+          Names{"repetition_penalty", "suppress_tokens"});
+    for (const auto& [name, value] :
+         std::initializer_list<std::pair<const char*, nlohmann::json>>{{"no_repeat_ngram_size", 2},
+                                                                       {"bad_words_ids", {{5}}},
+                                                                       {"begin_suppress_tokens", {220}},
+                                                                       {"forced_bos_token_id", 1},
+                                                                       {"forced_eos_token_id", 2},
+                                                                       {"min_new_tokens", 5},
+                                                                       {"num_beams", 4}}) {
+        CHECK(told({{name, value}}) == Names{name});
+    }
 }
 
 TEST_CASE("decoder: layers of one kind have rope_parameters as transformers saves them for Gemma 3") {
@@ -392,6 +422,7 @@ TEST_CASE("decoder: a RoPE that is not whole, or turns a part, is refused by nam
                        "rope_parameters." + std::string(name) + " = (missing): is needed by \"llama3\""));
     }
     CHECK(contains(with(config_of("llama_linear"), "rope_scaling", {{"type", "linear"}}), "rope_scaling.factor"));
+    CHECK(contains(with(config_of("llama_linear"), "rope_theta", -1), "config.json: rope_theta = -1: is out of range"));
     const nlohmann::json yarn{{"rope_type", "yarn"}, {"rope_theta", 10000.0}, {"original_max_position_embeddings", 32}};
     nlohmann::json config = config_of("llama");  // trained for 128
     config["rope_parameters"] = yarn;

@@ -48,9 +48,9 @@ TEST_CASE("decoder: memory is known before, and refused where it is not there") 
     const std::string said = error_of([&] { model.decoder({.max_tokens = 16, .chunk = 4}); });
     there = kept;
     CAPTURE(said);
-    CHECK(contains(said, "Decoder: needs " +
-                             std::to_string(model.decoder({.max_tokens = 16, .chunk = 4}).memory().total()) +
-                             " bytes (weights " + std::to_string(model.weights.bytes()) + " bytes, cache "));
+    CHECK(said.starts_with("Decoder: needs " +
+                           std::to_string(model.decoder({.max_tokens = 16, .chunk = 4}).memory().total()) +
+                           " bytes (weights " + std::to_string(model.weights.bytes()) + " bytes, cache "));
     const DecoderOptions options{.max_tokens = 16, .chunk = 4};
     const auto planned = [&](std::optional<WeightType> matrices) {
         return DecoderPlan(device(), model.checkpoint, model.model, options, {.matrices = matrices}).memory();
@@ -74,6 +74,42 @@ TEST_CASE("decoder: positions that config.json claims cost nothing before the de
     CHECK_MESSAGE((contains(said, "16777472 keys would take") || contains(said, "bytes one storage buffer may have")),
                   said);
     CHECK(allocated.bytes() < std::uint64_t{64} << 20);
+}
+
+TEST_CASE("decoder: where a cache is too large for the device, a max_tokens that fits is named") {
+    const SizedModel model;
+    const auto number_behind = [](const std::string& text, const std::string& name) {
+        const std::size_t at = text.find(name);
+        return at == std::string::npos ? std::int64_t{0} : std::stoll(text.substr(at + name.size()));
+    };
+    DecoderOptions options{.chunk = 1};  // no max_tokens: 128
+    std::uint64_t& there = Insides::core(device()).capabilities.device_memory;
+    const std::uint64_t kept = there;
+    there = model.plan({.max_tokens = 40, .chunk = 1}).memory().total();
+    const std::string said = error_of([&] { model.decoder(options); });
+    options.max_tokens = number_behind(said, "; with max_tokens = ");
+    const std::string then = error_of([&] { model.decoder(options); });
+    there = kept;
+    CHECK_MESSAGE(options.max_tokens == 32, said);
+    CHECK(said.starts_with("Decoder: needs "));
+    there = model.weights.bytes();  // with nothing left for a cache
+    options.max_tokens = 0;
+    const std::string never = error_of([&] { model.decoder(options); });
+    there = kept;
+    CHECK_MESSAGE(never.ends_with("; the device has " + std::to_string(model.weights.bytes()) + " bytes"), never);
+    CHECK(then == "");
+
+    options.max_tokens = 0;
+    std::uint64_t& range = Insides::core(device()).capabilities.storage_range;
+    const std::uint64_t kept_range = range;
+    options.max_batch = 512;
+    range = std::uint64_t{512} * 2 * 8 * 4 * 100;  // a layer's keys of 100 tokens
+    const std::string large = error_of([&] { model.plan(options); });
+    options.max_tokens = number_behind(large, "; with max_tokens = ");
+    const std::string fits = error_of([&] { model.plan(options); });
+    range = kept_range;
+    CHECK_MESSAGE(options.max_tokens == 64, large);
+    CHECK(fits == "");
 }
 
 TEST_CASE("decoder: where a tensor is too large for the device, a chunk that fits is named") {

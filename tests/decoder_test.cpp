@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -14,6 +15,7 @@
 #include "tests/fake_vulkan.h"
 #include "tests/fixtures.h"
 #include "tests/op_check.h"
+#include "tests/ranks.h"
 
 using namespace vkf;
 using namespace vkf::test;
@@ -223,6 +225,42 @@ TEST_CASE("decoder: reading and loading tell how far they are, and end where the
     CHECK(greedy(decoder, expected.prompt, 64) == expected.greedy);  // begins again
     const auto enough = [](std::uint64_t, std::uint64_t) { throw Enough(); };
     CHECK_THROWS_AS(load_decoder(device(), model.checkpoint, model.model, {.progress = enough}), Enough);
+}
+
+TEST_CASE("decoder: logits that are not finite are refused, and the sequence is named") {
+    const TemporaryFolder folder;
+    std::filesystem::copy_file(kModels / "llama" / "config.json", folder.path() / "config.json");
+    const Safetensors whole(kModels / "llama" / "model.safetensors");
+    std::vector<HostTensor> tensors(whole.tensors().begin(), whole.tensors().end());
+    const auto table = std::find_if(tensors.begin(), tensors.end(),
+                                    [](const HostTensor& t) { return t.name == "model.embed_tokens.weight"; });
+    REQUIRE(table != tensors.end());
+    std::vector<float> rows = values_of<float>(*table);
+    rows[static_cast<std::size_t>(5 * table->shape[1])] = std::nanf("");  // of token 5
+    table->data = std::as_bytes(std::span(rows));
+    save_safetensors(folder.path() / "model.safetensors", tensors, whole.metadata());
+    const Model model(folder.path());
+    const std::vector<std::vector<std::int32_t>> good{{1, 2}, {3, 4}}, bad{{1, 2}, {3, 5}};
+    for (const std::int64_t candidates : {0, 3}) {
+        for (const Arithmetic arithmetic : {Arithmetic::f32, Arithmetic::f16}) {
+            Decoder decoder =
+                model.decoder({.max_batch = 2, .max_tokens = 16, .candidates = candidates, .arithmetic = arithmetic});
+            decoder.prompt(good);
+            CHECK(decoder.next().size() == 2);
+            const std::string said = error_of([&] { decoder.prompt(bad); });
+            CHECK(contains(said, "Decoder: the logits of sequence 1 are not finite"));
+            CHECK(contains(said, "fp16") == (arithmetic == Arithmetic::f16));
+            CHECK(decoder.next().empty());
+            decoder.prompt(good);
+            CHECK(contains(error_of([&] { decoder.step(std::vector<std::int32_t>{5, 4}); }), "of sequence 0"));
+        }
+    }
+    const Checkpoint checkpoint(folder.path());
+    const auto errors = on_ranks(2, [&](const std::shared_ptr<Communicator>& communicator) {
+        const DecoderPlan plan(device(), checkpoint, model.model, {.communicator = communicator});
+        Decoder(device(), checkpoint, plan).prompt(bad[1]);
+    });
+    CHECK(contains(joined(errors), "the logits of sequence 0 are not finite"));
 }
 
 TEST_CASE("decoder: prompts and tokens that cannot be are refused") {

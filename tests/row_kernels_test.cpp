@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/argmax_of_finite.h"
 #include "ops/gradients.h"
 #include "tests/believed.h"
 #include "tests/device.h"
@@ -190,6 +191,12 @@ TEST_CASE("row kernels: argmax and top_k over parts: equals, NaN, infinities and
                 OpCheck check;
                 const Value vx = check.input("x", x);
                 CHECK(difference(check.run(argmax(vx)), reference::argmax(x), exactly()) == "");
+                Tensor marked = reference::argmax(x);
+                for (std::int64_t row = 0; row < 5; ++row) {
+                    const double best = x.at({row, static_cast<std::int64_t>(marked.at({row}))});
+                    marked.at({row}) = std::isfinite(best) ? marked.at({row}) : -1 - marked.at({row});
+                }
+                CHECK(difference(check.run(argmax_of_finite(vx)), marked, exactly()) == "");
                 for (const std::int64_t k : {1, 128}) {
                     CAPTURE(k);
                     const TopK best = top_k(vx, k);

@@ -44,3 +44,25 @@ TEST_CASE("sampler: greedy, seeds, top-k and top-p") {
     CHECK(contains(error_of([] { Sampler({.top_k = 0}); }), "top_k"));
     CHECK(contains(error_of([] { Sampler({.top_p = 0}); }), "top_p"));
 }
+
+TEST_CASE("sampler: logits that are not finite are refused, and so are too few candidates") {
+    const std::vector<std::int32_t> tokens{7, 3, 9};
+    const auto said = [&](const std::vector<float>& logits, std::int64_t vocab_size, const SamplerOptions& options) {
+        const auto given = std::span(tokens).first(logits.size());
+        return error_of([&] { Sampler(options).choose({given, logits, vocab_size}); });
+    };
+    const float nan = std::nanf(""), inf = INFINITY;
+    for (const float temperature : {0.0f, 1.0f}) {
+        for (const std::vector<float>& logits : {std::vector{nan, 1.0f, 0.0f}, std::vector{1.0f, nan, 0.0f},
+                                                 std::vector{inf, inf, 0.0f}, std::vector{-inf, -inf, -inf}}) {
+            CHECK(contains(said(logits, 3, {.temperature = temperature}), "Sampler: the logits of the candidates"));
+        }
+        CHECK(said({1.0f, 0.0f, -inf}, 3, {.temperature = temperature}) == "");
+        // what is not drawn among is not looked at
+        CHECK(said({1.0f, 0.0f, nan}, 9, {.temperature = temperature, .top_k = 2}) == "");
+    }
+    CHECK(contains(said({1.0f, 0.0f}, 9, {.top_k = 3}), "top_k = 3 chooses among 3 tokens, and there are 2"));
+    CHECK(contains(said({1.0f, 0.0f}, 9, {}), "top_k = 50 chooses among 9 tokens"));
+    CHECK(said({1.0f, 0.0f}, 2, {}) == "");
+    CHECK(said({1.0f, 0.0f}, 0, {}) == "");  // of a vocabulary that is not told
+}

@@ -197,6 +197,26 @@ TEST_CASE("text encoder: a folder of sentence-transformers says how a text's sta
     CHECK(contains(error_of([&] { read_text_encoder(Checkpoint(folder.path())); }), "is not a list of modules"));
 }
 
+TEST_CASE("text encoder: a folder of sentence-transformers says how its texts are cut, and their case") {
+    const TemporaryFolder folder;
+    fs::copy(kEncoders / "bert", folder.path(), fs::copy_options::recursive);
+    const auto facts = [&](const nlohmann::json& fields) {
+        std::ofstream(folder.path() / "sentence_bert_config.json") << fields;
+        return read_text_encoder(Checkpoint(folder.path())).facts();
+    };
+    const std::int64_t most = read_text_encoder(Checkpoint(folder.path())).facts().max_tokens;
+    CHECK(read_text_encoder(Checkpoint(folder.path())).facts().cut_tokens == 0);
+    CHECK(facts({{"max_seq_length", 4}, {"do_lower_case", false}}).cut_tokens == 4);
+    CHECK_FALSE(facts({{"max_seq_length", 4}, {"do_lower_case", false}}).lower_case);
+    CHECK(facts({{"max_seq_length", 4}, {"do_lower_case", true}}).lower_case);
+    CHECK(facts({{"max_seq_length", 100'000}}).cut_tokens == most);
+    CHECK(facts({{"max_seq_length", nullptr}}).cut_tokens == 0);
+    CHECK(facts({{"max_seq_length", nullptr}, {"do_lower_case", true}}).cut_tokens == most);
+    CHECK(facts({{"max_seq_length", 4}}).max_tokens == most);
+    CHECK(contains(error_of([&] { facts({{"max_seq_length", 0}}); }), "sentence_bert_config.json: max_seq_length = 0"));
+    CHECK(contains(error_of([&] { facts({{"do_lower_case", "yes"}}); }), "do_lower_case"));
+}
+
 TEST_CASE("text encoder: files and fields of older checkpoints are read") {
     const EncodedTexts c(kEncoders / "bert");
     const TemporaryFolder folder;

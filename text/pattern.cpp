@@ -38,7 +38,6 @@ public:
         pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
         pcre2_set_max_pattern_length(context.get(), kMostPatternBytes);
         pcre2_set_heap_limit(limits_.get(), kMostHeapKibibytes);
-        pcre2_set_match_limit(limits_.get(), kMostSteps);
         code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
                                   PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NO_UTF_CHECK, &error, &at,
                                   context.get()));
@@ -52,13 +51,16 @@ public:
     std::vector<Part> find(std::string_view text) const {
         const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> data(
             pcre2_match_data_create_from_pattern(code_.get(), nullptr), pcre2_match_data_free);
-        if (!data) {
+        // a context of its own, for other threads match other texts
+        const std::unique_ptr<pcre2_match_context, Free> limits(pcre2_match_context_copy(limits_.get()));
+        if (!data || !limits) {
             throw std::bad_alloc();
         }
+        pcre2_set_match_limit(limits.get(), most_steps(text.size()));
         std::vector<Part> parts;
         std::size_t done = 0;
         for (std::size_t at = 0; !text.empty() && at <= text.size();) {
-            const int found = match(text, at, data.get());
+            const int found = match(text, at, data.get(), limits.get());
             if (found == PCRE2_ERROR_NOMATCH) {
                 break;
             }
@@ -85,14 +87,13 @@ public:
     }
 
 private:
-    int match(std::string_view text, std::size_t at, pcre2_match_data* data) const {
+    int match(std::string_view text, std::size_t at, pcre2_match_data* data, pcre2_match_context* limits) const {
         const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-        const int found = pcre2_match(code_.get(), subject, text.size(), at, PCRE2_NO_UTF_CHECK, data, limits_.get());
+        const int found = pcre2_match(code_.get(), subject, text.size(), at, PCRE2_NO_UTF_CHECK, data, limits);
         if (found != PCRE2_ERROR_JIT_STACKLIMIT) {
             return found;
         }
-        return pcre2_match(code_.get(), subject, text.size(), at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data,
-                           limits_.get());
+        return pcre2_match(code_.get(), subject, text.size(), at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data, limits);
     }
 
     [[noreturn]] void fail(int error) const {
@@ -104,7 +105,11 @@ private:
 
     static constexpr std::size_t kMostWrittenBytes = 1u << 14;
     static constexpr PCRE2_SIZE kMostPatternBytes = 1u << 16;
-    static constexpr std::uint32_t kMostSteps = 10'000'000;        ///< of a match
+    /// Steps that a match may take. A long run of spaces takes one for each of them.
+    static std::uint32_t most_steps(std::size_t bytes) noexcept {
+        constexpr std::size_t kShort = 10'000'000, kEachByte = 16, kMost = 0xFFFFFFFFu;
+        return static_cast<std::uint32_t>(bytes > kMost / kEachByte ? kMost : std::max(kShort, kEachByte * bytes));
+    }
     static constexpr std::uint32_t kMostHeapKibibytes = 1u << 16;  ///< in which a match backtracks
 
     struct Free {

@@ -125,11 +125,8 @@ struct Tokenizer::Parts {
         }
     }
 
-    void truncate(std::vector<TokenId>& ids, std::size_t room_for) const {
-        if (!truncation.longest) {
-            return;
-        }
-        const std::size_t most = *truncation.longest - std::min(*truncation.longest, room_for);
+    /// Cuts to `most` ids, on the side that the file says.
+    void cut(std::vector<TokenId>& ids, std::size_t most) const {
         if (ids.size() > most) {
             const auto cut = static_cast<std::ptrdiff_t>(ids.size() - most);
             truncation.left ? ids.erase(ids.begin(), ids.begin() + cut) : ids.erase(ids.end() - cut, ids.end());
@@ -160,6 +157,22 @@ Tokenizer::Tokenizer(const std::filesystem::path& path) {
 }
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool special, bool truncate) const {
+    return encode_cut(text, special, truncate ? parts_->truncation.longest : std::nullopt);
+}
+
+std::vector<std::int32_t> Tokenizer::encode_within(std::string_view text, std::int64_t most, bool lower_case) const {
+    if (most < 0) {
+        throw Error("most = " + std::to_string(most) + " is negative", "tokenizer");
+    }
+    const auto ids = static_cast<std::size_t>(most);
+    if (!lower_case || malformed_at(text) != std::string_view::npos) {  // which is refused
+        return encode_cut(text, true, ids);
+    }
+    return encode_cut(text::lower_case(text), true, ids);
+}
+
+std::vector<std::int32_t> Tokenizer::encode_cut(std::string_view text, bool special,
+                                                std::optional<std::size_t> most) const {
     if (const std::size_t at = malformed_at(text); at != std::string_view::npos) {
         throw Error("byte " + std::to_string(at) + " of the text is not UTF-8", "tokenizer");
     }
@@ -174,8 +187,8 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool special,
             parts_->encode_part(f.text, f.text.data() == text.data(), growth, ids);
         }
     }
-    if (truncate) {
-        parts_->truncate(ids, around.before.size() + around.after.size());
+    if (most) {
+        parts_->cut(ids, *most - std::min(*most, around.before.size() + around.after.size()));
     }
     ids.insert(ids.begin(), around.before.begin(), around.before.end());
     ids.insert(ids.end(), around.after.begin(), around.after.end());

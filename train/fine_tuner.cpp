@@ -69,6 +69,10 @@ struct FineTuner::Parts {
     Parts(const Device& device, const Checkpoint& checkpoint, const DecoderModel& m, const FineTuneOptions& o)
         : options(settled(o, m.facts())), model(m), from(checkpoint.folder()) {
         options.lora ? adapt(device, checkpoint) : train_all(device, checkpoint);
+        // functions that nothing calls from here on, and that may own the tuner
+        options.load.progress = nullptr;
+        options.load.choose = nullptr;
+        options.trainer.decay_to = nullptr;
     }
 
     Value describe_loss() {

@@ -144,6 +144,9 @@ Rope read_rope_object(ConfigReader& object, const Rope& from, const RopeDefaults
 
 Rope read_rope(ConfigReader& reader, const RopeDefaults& defaults) {
     Rope rope{.theta = reader.number("rope_theta", 10000.0), .layout = RopeLayout::half};
+    if (!(rope.theta > 0)) {
+        reader.fail("rope_theta", "is out of range");
+    }
     rope.rotary_dim = read_rotary_dim(reader, defaults.head_dim, defaults);
     const json* scaling = reader.find("rope_scaling");
     const json* parameters = reader.find("rope_parameters");
@@ -154,8 +157,6 @@ Rope read_rope(ConfigReader& reader, const RopeDefaults& defaults) {
     if (parameters != nullptr || scaling != nullptr) {
         ConfigReader object(parameters != nullptr ? *parameters : *scaling, reader.file(), std::string(name) + ".");
         rope = read_rope_object(object, rope, defaults);
-    } else if (!(rope.theta > 0)) {
-        reader.fail("rope_theta", "is out of range");
     }
     check_pairs(reader, rope);
     return rope;

@@ -119,9 +119,23 @@ Array plain(DenseArray array, vkf::DType type) {
     return out;
 }
 
+/// A copy of a tensor of the device's, bit for bit.
+Array copied(const vkf::DeviceTensor& tensor) {
+    void* data = nullptr;
+    Array out;
+    out.dtype = tensor.dtype();
+    out.shape = tensor.shape();
+    out.made = new_array(vkf::DType::u8, {static_cast<std::int64_t>(tensor.bytes())}, &data);
+    const std::span<std::byte> bytes(static_cast<std::byte*>(data), static_cast<std::size_t>(tensor.bytes()));
+    unlocked([&] { tensor.read(bytes); });
+    out.bytes = bytes;
+    return out;
+}
+
 }  // namespace
 
 Array array_of(nb::handle given, const std::string& what) {
+    if (nb::isinstance<vkf::DeviceTensor>(given)) return copied(nb::cast<const vkf::DeviceTensor&>(given));
     refuse_mask(given, what);
     nb::object object = with_strides(given, what);
     if (nb::hasattr(object, "requires_grad") && PyObject_IsTrue(nb::object(object.attr("requires_grad")).ptr()) == 1) {
@@ -220,6 +234,7 @@ Array narrowed(const std::vector<std::int64_t>& shape, std::span<const Number> n
 
 /// Unsigned integers of more than 8 bits, for which vkf::DType has no names.
 std::optional<Array> narrowed_unsigned(nb::handle given, const std::string& what) {
+    if (nb::isinstance<vkf::DeviceTensor>(given)) return {};
     refuse_mask(given, what);
     const nb::object object = with_strides(given, what);
     DenseArray array;

@@ -224,6 +224,23 @@ public:
 private:
     PyThreadState* state_;
 };
+/// True where this thread has the interpreter's lock, and may give it up.
+bool may_release();
+/// Deletes what waits for the device as it ends, without the interpreter's lock.
+struct DeleteUnlocked {
+    template <class T>
+    void operator()(T* object) const {
+        std::optional<Released> release;
+        if (may_release()) release.emplace();
+        delete object;
+    }
+};
+template <class T>
+using Owned = std::unique_ptr<T, DeleteUnlocked>;
+template <class T>
+Owned<T> owned(T object) {
+    return Owned<T>(new T(std::move(object)));
+}
 /// The interpreter's lock is held while it lives, whether or not the thread had it: for what C++
 /// calls. A thread that has to take it after the interpreter has ended sleeps likewise.
 class Locked {
@@ -283,6 +300,7 @@ public:
         owner_ = std::thread::id();
         mutex_.unlock();
     }
+    vkf::Ticket submitted;  ///< the last run that submit() began; it changes behind the mutex
 
 private:
     void refuse_owner() const {
@@ -320,7 +338,7 @@ struct Program {
     /// One that a model owns, which `owner` keeps.
     Program(vkf::Program& other, std::shared_ptr<Mutex> lock);
 
-    std::optional<vkf::Program> own;
+    Owned<vkf::Program> own;
     std::optional<vkf::Device> device;
     vkf::Program* program;
     std::shared_ptr<Mutex> mutex;
@@ -363,6 +381,15 @@ auto unlocked(F work) {
     require_no_fork();
     const Released release;
     return work();
+}
+
+/// Runs `work`, which changes the state, behind the last run that was submitted.
+template <class F>
+void changed(State& state, F work) {
+    unlocked(*state.mutex, [&] {
+        state.mutex->submitted.wait();
+        work();
+    });
 }
 
 /// A shape with the names of the program's symbols.

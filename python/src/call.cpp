@@ -16,7 +16,7 @@
 namespace py {
 
 Program::Program(vkf::Program made, const vkf::Device& on, const vkf::Graph& graph, std::shared_ptr<Mutex> lock)
-    : own(std::move(made)), device(on), program(&*own), mutex(std::move(lock)), symbols(graph.symbols()) {
+    : own(owned(std::move(made))), device(on), program(own.get()), mutex(std::move(lock)), symbols(graph.symbols()) {
     for (const vkf::StorageInfo& s : graph.storages()) {
         if (s.image != vkf::ImageAccess::none) continue;
         if (s.kind == vkf::StorageKind::input) inputs.push_back({s.name, s.shape, s.dtype, {}});
@@ -243,6 +243,16 @@ void require_inputs(const Program& p, const std::vector<Given>& given) {
     }
 }
 
+/// Throws where an output lies in a tensor of bind(), so that there is nothing to download.
+void refuse_bound_outputs(const Program& p) {
+    for (const Port& port : p.outputs) {
+        if (p.bound.count(port.name) != 0) {
+            fail("is bound to a tensor, which run() writes; bind(\"" + port.name + "\", None) takes that back",
+                 port.name);
+        }
+    }
+}
+
 /// Takes the shapes of what is given into `sizes`.
 void read_sizes(const Program& p, const std::vector<Given>& given, std::vector<std::int64_t>& sizes) {
     std::vector<const Port*> told(p.symbols.size(), nullptr);
@@ -323,6 +333,7 @@ std::vector<nb::object> run(Program& p, const std::vector<Given>& given, std::ve
                 bindings.bind(one.port->name, one.tensor);
             } else {
                 upload(program, one.port->name, one.array);
+                p.bound.erase(one.port->name);  // its place was taken
             }
         }
         for (std::size_t i = 0; results == Results::tensors && i < p.outputs.size(); ++i) {
@@ -338,9 +349,7 @@ std::vector<nb::object> run(Program& p, const std::vector<Given>& given, std::ve
     const std::unique_lock<Mutex> turn = turn_of(*mutex);
     require_inputs(p, given);
     read_sizes(p, given, sizes);
-    for (const Given& one : given) {
-        if (!one.tensor) p.bound.erase(one.port->name);  // an upload takes its place
-    }
+    if (results == Results::arrays) refuse_bound_outputs(p);
     before = p.bound;
     unlocked(work);
     std::vector<nb::object> out;

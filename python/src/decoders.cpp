@@ -20,7 +20,7 @@ using Texts = std::vector<Ids>;
 
 /// A decoder and the mutex that its threads take in turn.
 struct Decoder {
-    vkf::Decoder decoder;
+    Owned<vkf::Decoder> decoder;
     std::shared_ptr<Mutex> mutex = std::make_shared<Mutex>();
 };
 vkf::DecoderOptions decoder_options(std::int64_t max_batch, std::int64_t max_tokens, std::int64_t chunk,
@@ -58,7 +58,10 @@ void bind_decoder(nb::module_& m) {
         .def_ro("end", &vkf::DecoderFacts::end, "Ids that end a text.")
         .def_ro("begin", &vkf::DecoderFacts::begin, "The id that begins a text, or None.")
         .def_ro("begins_texts", &vkf::DecoderFacts::begins_texts,
-                "True: it was trained with `begin` before every text.");
+                "True: it was trained with `begin` before every text.")
+        .def_ro("not_obeyed", &vkf::DecoderFacts::not_obeyed,
+                "Fields of generation_config.json that change what transformers answers without draws, and that are "
+                "not obeyed.");
     nb::class_<vkf::DecoderModel>(m, "DecoderModel",
                                   "A decoder-only Transformer as a Hugging Face config.json describes it.")
         .def_prop_ro("facts", &vkf::DecoderModel::facts, nb::rv_policy::copy,
@@ -77,7 +80,12 @@ void bind_decoder(nb::module_& m) {
         .def_ro("constants", &vkf::ModelMemory::constants, "Bytes of tables.")
         .def_ro("transfers", &vkf::ModelMemory::transfers,
                 "Bytes of inputs and outputs, and their mirrors on the host's side.")
-        .def_prop_ro("total", &vkf::ModelMemory::total, "All of these.");
+        .def_prop_ro("total", &vkf::ModelMemory::total, "All of these.")
+        // of decoders that share weights
+        .def("_with", [](const vkf::ModelMemory& a, const vkf::ModelMemory& b) {
+            return vkf::ModelMemory{a.weights, a.cache + b.cache, a.scratch + b.scratch, a.constants + b.constants,
+                                    a.transfers + b.transfers};
+        });
 #define DECODER_TYPES                                                                                             \
     std::int64_t max_batch, std::int64_t max_tokens, std::int64_t chunk, std::int64_t candidates, const Kept &kv, \
         const Arith &arithmetic, const std::optional<vkf::LoraOptions>&lora, bool score, bool profile,            \
@@ -174,36 +182,37 @@ void bind_decoder(nb::module_& m) {
     using D = Decoder;
     nb::class_<D>(m, "DecoderCore", "A decoder, compiled for a device: prompts in chunks, then a token a step.")
         .def(nb::new_([](const vkf::Device& device, const vkf::Checkpoint& checkpoint, const vkf::DecoderPlan& plan) {
-                 return unlocked([&] { return std::make_unique<D>(D{vkf::Decoder(device, checkpoint, plan)}); });
+                 return unlocked([&] { return std::make_unique<D>(D{owned(vkf::Decoder(device, checkpoint, plan))}); });
              }),
              "device"_a, "checkpoint"_a, "plan"_a)
         .def(nb::new_([](const vkf::Device& device, const vkf::Weights& weights, const vkf::DecoderPlan& plan) {
-                 return unlocked([&] { return std::make_unique<D>(D{vkf::Decoder(device, weights, plan)}); });
+                 return unlocked([&] { return std::make_unique<D>(D{owned(vkf::Decoder(device, weights, plan))}); });
              }),
              "device"_a, "weights"_a, "plan"_a)
         .def(nb::new_([](const vkf::Device& device, const vkf::Weights& weights, const vkf::DecoderModel& model,
                          DECODER_TYPES) {
                  const vkf::DecoderOptions options = DECODER_VALUES;
-                 return unlocked([&] { return std::make_unique<D>(D{vkf::Decoder(device, weights, model, options)}); });
+                 return unlocked(
+                     [&] { return std::make_unique<D>(D{owned(vkf::Decoder(device, weights, model, options))}); });
              }),
              "device"_a, "weights"_a, "model"_a, DECODER_NAMES)
         .def(
             "prompt",
             [](D& d, const Texts& prompts) {
-                unlocked(*d.mutex, [&] { d.decoder.prompt(std::span<const Ids>(prompts)); });
+                unlocked(*d.mutex, [&] { d.decoder->prompt(std::span<const Ids>(prompts)); });
             },
             "prompts"_a, "Forgets what the cache holds and reads prompts, token ids each, of lengths of their own.")
         .def(
-            "append", [](D& d, const Ids& tokens) { unlocked(*d.mutex, [&] { d.decoder.append(tokens); }); },
+            "append", [](D& d, const Ids& tokens) { unlocked(*d.mutex, [&] { d.decoder->append(tokens); }); },
             "tokens"_a, "Reads more tokens of each sequence, (batch, count) behind each other.")
         .def(
-            "step", [](D& d, const Ids& tokens) { unlocked(*d.mutex, [&] { d.decoder.step(tokens); }); }, "tokens"_a,
+            "step", [](D& d, const Ids& tokens) { unlocked(*d.mutex, [&] { d.decoder->step(tokens); }); }, "tokens"_a,
             "One more token of each sequence.")
         .def(
             "next",
             [](const D& d) {
                 return unlocked(*d.mutex, [&] {
-                    const auto next = d.decoder.next();
+                    const auto next = d.decoder->next();
                     return Ids(next.begin(), next.end());
                 });
             },
@@ -212,7 +221,7 @@ void bind_decoder(nb::module_& m) {
             "candidates",
             [](const D& d, std::size_t sequence) {
                 return unlocked(*d.mutex, [&] {
-                    const vkf::Candidates c = d.decoder.candidates(sequence);
+                    const vkf::Candidates c = d.decoder->candidates(sequence);
                     return std::pair(Ids(c.tokens.begin(), c.tokens.end()),
                                      std::vector<float>(c.logits.begin(), c.logits.end()));
                 });
@@ -220,46 +229,48 @@ void bind_decoder(nb::module_& m) {
             "sequence"_a, nb::sig("def candidates(self, sequence: int) -> tuple[list[int], list[float]]"),
             "The likeliest tokens of a sequence, best first, and their logits.")
         .def(
-            "room", [](const D& d) { return unlocked(*d.mutex, [&] { return d.decoder.room(); }); },
+            "room", [](const D& d) { return unlocked(*d.mutex, [&] { return d.decoder->room(); }); },
             "Tokens that may follow before the cache is full.")
         .def(
             "set_adapter",
-            [](D& d, const vkf::Adapter& adapter) { unlocked(*d.mutex, [&] { d.decoder.set_adapter(adapter); }); },
+            [](D& d, const vkf::Adapter& adapter) { unlocked(*d.mutex, [&] { d.decoder->set_adapter(adapter); }); },
             "adapter"_a, "Puts a LoRA adapter in, for whose kind the plan has room.")
         .def(
-            "clear_adapter", [](D& d) { unlocked(*d.mutex, [&] { d.decoder.clear_adapter(); }); },
+            "clear_adapter", [](D& d) { unlocked(*d.mutex, [&] { d.decoder->clear_adapter(); }); },
             "Takes the adapter out again.")
         .def(
             "save_cache",
             [](const D& d, const std::filesystem::path& file) {
-                unlocked(*d.mutex, [&] { d.decoder.save_cache(file); });
+                unlocked(*d.mutex, [&] { d.decoder->save_cache(file); });
             },
             "file"_a, "Writes what was read so far to a safetensors file.")
         .def(
             "restore_cache",
-            [](D& d, const std::filesystem::path& file) { unlocked(*d.mutex, [&] { d.decoder.restore_cache(file); }); },
+            [](D& d, const std::filesystem::path& file) {
+                unlocked(*d.mutex, [&] { d.decoder->restore_cache(file); });
+            },
             "file"_a, "Goes on where save_cache() was called, with the same bits if max_tokens is the same.")
         .def(
             "score",
             [](D& d, const Ids& tokens) {
-                const std::vector<float> logits = unlocked(*d.mutex, [&] { return d.decoder.score(tokens); });
+                const std::vector<float> logits = unlocked(*d.mutex, [&] { return d.decoder->score(tokens); });
                 return numpy_array(logits, vkf::DType::f32,
-                                   {static_cast<std::int64_t>(tokens.size()), d.decoder.model().facts().vocab_size});
+                                   {static_cast<std::int64_t>(tokens.size()), d.decoder->model().facts().vocab_size});
             },
             "tokens"_a, nb::sig("def score(self, tokens: typing.Sequence[int]) -> numpy.ndarray"),
             "Logits (tokens, vocabulary) after each token of a text. Needs score=True.")
         .def(
-            "model", [](const D& d) { return d.decoder.model(); }, "The model that it is.")
+            "model", [](const D& d) { return d.decoder->model(); }, "The model that it is.")
         .def(
-            "memory", [](const D& d) { return d.decoder.memory(); }, "Bytes that it takes.")
+            "memory", [](const D& d) { return d.decoder->memory(); }, "Bytes that it takes.")
         .def(
-            "weights", [](const D& d) { return d.decoder.weights(); }, "Its weights in device memory.")
+            "weights", [](const D& d) { return d.decoder->weights(); }, "Its weights in device memory.")
         .def(
-            "prompt_program", [](D& d) { return new Program(d.decoder.prompt_program(), d.mutex); },
+            "prompt_program", [](D& d) { return new Program(d.decoder->prompt_program(), d.mutex); },
             nb::rv_policy::take_ownership, nb::keep_alive<0, 1>(),
             "The program that reads a chunk of tokens, for explain() and times().")
         .def(
-            "step_program", [](D& d) { return new Program(d.decoder.step_program(), d.mutex); },
+            "step_program", [](D& d) { return new Program(d.decoder->step_program(), d.mutex); },
             nb::rv_policy::take_ownership, nb::keep_alive<0, 1>(),
             "The program that reads one token of each sequence, for explain() and times().");
     nb::class_<vkf::Sampler>(m, "Sampler",
@@ -281,7 +292,7 @@ void bind_decoder(nb::module_& m) {
         .def(
             "choose",
             [](vkf::Sampler& s, const D& decoder, std::size_t sequence) {
-                return unlocked(*decoder.mutex, [&] { return s.choose(decoder.decoder.candidates(sequence)); });
+                return unlocked(*decoder.mutex, [&] { return s.choose(decoder.decoder->candidates(sequence)); });
             },
             "decoder"_a, "sequence"_a = 0, "Chooses among a decoder's candidates of a sequence.");
 }
@@ -294,11 +305,11 @@ void bind_adapters(nb::module_& m) {
         .def_prop_ro(
             "name", [](const vkf::Adapter& a) { return a.name(); }, "The name of the folder.")
         .def(
-            "write", [](const vkf::Adapter& a, State& state) { unlocked(*state.mutex, [&] { a.write(state.state); }); },
+            "write", [](const vkf::Adapter& a, State& state) { changed(state, [&] { a.write(state.state); }); },
             "state"_a, "Writes A and B into the states of Lora.");
     m.def(
-        "clear_adapter", [](State& state) { unlocked(*state.mutex, [&] { vkf::clear_adapter(state.state); }); },
-        "state"_a, "Takes an adapter out of the states of Lora.");
+        "clear_adapter", [](State& state) { changed(state, [&] { vkf::clear_adapter(state.state); }); }, "state"_a,
+        "Takes an adapter out of the states of Lora.");
     m.def(
         "save_adapter",
         [](const std::filesystem::path& folder, const State& state, const vkf::LoraOptions& options,

@@ -48,10 +48,12 @@ vkf::DeviceOptions device_options(const std::string& select, bool validation, bo
             .leave_out = leave_out};
 }
 
-#define DEVICE_OPTIONS                                                                                 \
-    "validation"_a = false, "minimum_profile"_a = false, "cache_folder"_a = nb::none(),                \
-    "staging_bytes"_a = std::uint64_t{16u << 20}, "submit_budget"_a = nb::none(), "checked"_a = false, \
-    "tuning"_a = "", "wait_seconds"_a = nb::none(), "canary"_a = false, "leave_out"_a = ""
+const std::uint64_t kStagingBytes = vkf::DeviceOptions().staging_bytes;
+
+#define DEVICE_OPTIONS                                                                                       \
+    "validation"_a = false, "minimum_profile"_a = false, "cache_folder"_a = nb::none(),                      \
+    "staging_bytes"_a = kStagingBytes, "submit_budget"_a = nb::none(), "checked"_a = false, "tuning"_a = "", \
+    "wait_seconds"_a = nb::none(), "canary"_a = false, "leave_out"_a = ""
 
 /// Functions of a host around each use of its queue.
 struct QueueLock {
@@ -74,7 +76,9 @@ vkf::Device borrow(std::uint64_t instance, std::uint64_t physical, std::uint64_t
                    std::uint64_t queue, bool host_submits, nb::object lock, nb::object unlock,
                    std::uint64_t created_with, std::uint64_t get_instance_proc_addr, bool debug_utils,
                    std::uint64_t pipeline_cache, bool minimum_profile, bool checked, const std::string& tuning,
-                   bool keep_uploads, std::optional<double> wait_seconds, bool canary, const std::string& leave_out) {
+                   bool keep_uploads, const std::optional<std::filesystem::path>& cache_folder,
+                   std::uint64_t staging_bytes, std::optional<double> submit_budget, std::optional<double> wait_seconds,
+                   bool canary, const std::string& leave_out) {
     vkf::BorrowedDevice host;
     host.instance = handle_of<VkInstance>(instance);
     host.physical = handle_of<VkPhysicalDevice>(physical);
@@ -101,12 +105,8 @@ vkf::Device borrow(std::uint64_t instance, std::uint64_t physical, std::uint64_t
         host.user = hooks.get();
         host.keep = hooks;
     }
-    const vkf::DeviceOptions options{.minimum_profile = minimum_profile,
-                                     .wait_seconds = wait_seconds,
-                                     .canary = canary,
-                                     .checked = checked,
-                                     .tuning = tuning,
-                                     .leave_out = leave_out};
+    const vkf::DeviceOptions options = device_options("", false, minimum_profile, cache_folder, staging_bytes,
+                                                      submit_budget, checked, tuning, wait_seconds, canary, leave_out);
     host.keep_uploads = keep_uploads;
     making_device();
     return unlocked([&] { return vkf::Device::borrow(host, options); });
@@ -255,7 +255,9 @@ void bind_device(nb::module_& m) {
                     "queue"_a = 0, "host_submits"_a = false, "lock"_a = nb::none(), "unlock"_a = nb::none(),
                     "created_with"_a = 0, "get_instance_proc_addr"_a = 0, "debug_utils"_a = false,
                     "pipeline_cache"_a = 0, "minimum_profile"_a = false, "checked"_a = false, "tuning"_a = "",
-                    "keep_uploads"_a = false, "wait_seconds"_a = nb::none(), "canary"_a = false, "leave_out"_a = "",
+                    "keep_uploads"_a = false, "cache_folder"_a = nb::none(), "staging_bytes"_a = kStagingBytes,
+                    "submit_budget"_a = nb::none(), "wait_seconds"_a = nb::none(), "canary"_a = false,
+                    "leave_out"_a = "",
                     "Uses a host's device; handles and addresses are integers, 0 for none. created_with: the address "
                     "of the VkDeviceCreateInfo, whose extensions and features are read. lock and unlock are "
                     "called around each use of the queue; they, and what they keep, live as long as the device and "
@@ -299,11 +301,18 @@ void bind_device(nb::module_& m) {
         .def(
             "make_state",
             [](const D& d, const std::vector<const vkf::Graph*>& graphs) {
-                require_no_fork();  // and with the lock: graphs are read
+                // graphs are read with the lock, and memory is zeroed without it
+                std::vector<std::unique_ptr<vkf::Graph>> states;
+                std::vector<const vkf::Graph*> read;
                 for (const vkf::Graph* graph : graphs) {
                     if (graph == nullptr) throw nb::type_error("graphs: one is None; a Graph is wanted");
+                    states.push_back(std::make_unique<vkf::Graph>());
+                    read.push_back(states.back().get());
+                    for (const vkf::StorageInfo& s : graph->storages()) {
+                        if (s.kind == vkf::StorageKind::state) states.back()->state(s.name, s.shape, s.dtype);
+                    }
                 }
-                return State{d.make_state(std::span<const vkf::Graph* const>(graphs))};
+                return State{unlocked([&] { return d.make_state(std::span<const vkf::Graph* const>(read)); })};
             },
             "graphs"_a, "Zeroed memory for every state that the graphs name; programs compiled with it share it.")
         .def(
@@ -435,6 +444,11 @@ void bind_device(nb::module_& m) {
         [](nb::object compiler) {
             vkf::GlslCompiler made;
             if (!compiler.is_none()) {
+                if (PyCallable_Check(compiler.ptr()) == 0) {
+                    throw nb::type_error(
+                        ("use_glsl_compiler: is a " + name_of_type(compiler) + "; a function, or None, is wanted")
+                            .c_str());
+                }
                 made = [shared = held(std::move(compiler))](const std::string& source, const std::string& shader) {
                     const Locked lock;
                     return cast_as<std::vector<std::uint32_t>>(

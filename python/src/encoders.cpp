@@ -16,11 +16,11 @@ using Ids = std::vector<std::int32_t>;
 using Texts = std::vector<Ids>;
 
 struct TextEncoder {
-    vkf::TextEncoder encoder;
+    Owned<vkf::TextEncoder> encoder;
     std::shared_ptr<Mutex> mutex = std::make_shared<Mutex>();
 };
 struct EncoderDecoder {
-    vkf::EncoderDecoder model;
+    Owned<vkf::EncoderDecoder> model;
     std::shared_ptr<Mutex> mutex = std::make_shared<Mutex>();
 };
 
@@ -29,7 +29,11 @@ void bind_text_encoder(nb::module_& m) {
         .def_ro("model_type", &vkf::EncoderFacts::model_type, "The family, as config.json has it.")
         .def_ro("vocab_size", &vkf::EncoderFacts::vocab_size, "Rows of the table of tokens.")
         .def_ro("hidden_size", &vkf::EncoderFacts::hidden_size, "The width of a vector.")
-        .def_ro("max_tokens", &vkf::EncoderFacts::max_tokens, "Most tokens of a text.");
+        .def_ro("max_tokens", &vkf::EncoderFacts::max_tokens, "Most tokens of a text.")
+        .def_ro("cut_tokens", &vkf::EncoderFacts::cut_tokens,
+                "Tokens that sentence-transformers cuts a text to, special ones included; 0: not told.")
+        .def_ro("lower_case", &vkf::EncoderFacts::lower_case,
+                "True: it makes lower case of a text before it is encoded.");
     nb::class_<vkf::TextEncoderModel>(m, "TextEncoderModel", "An encoder as its config.json describes it.")
         .def_prop_ro("facts", &vkf::TextEncoderModel::facts, nb::rv_policy::copy,
                      "What a program that runs the encoder needs to know.");
@@ -59,7 +63,7 @@ void bind_text_encoder(nb::module_& m) {
                      .max_batch = max_batch, .max_tokens = max_tokens, .arithmetic = arithmetic};
                  const vkf::LoadOptions load = LOAD_VALUES;
                  return unlocked([&] {
-                     return std::make_unique<E>(E{vkf::TextEncoder(device, checkpoint, model, options, load)});
+                     return std::make_unique<E>(E{owned(vkf::TextEncoder(device, checkpoint, model, options, load))});
                  });
              }),
              "device"_a, "checkpoint"_a, "model"_a, nb::kw_only(), "max_batch"_a = 8, "max_tokens"_a = 0,
@@ -69,15 +73,15 @@ void bind_text_encoder(nb::module_& m) {
                  const vkf::TextEncoderOptions options{
                      .max_batch = max_batch, .max_tokens = max_tokens, .arithmetic = arithmetic};
                  return unlocked(
-                     [&] { return std::make_unique<E>(E{vkf::TextEncoder(device, weights, model, options)}); });
+                     [&] { return std::make_unique<E>(E{owned(vkf::TextEncoder(device, weights, model, options))}); });
              }),
              "device"_a, "weights"_a, "model"_a, nb::kw_only(), "max_batch"_a = 8, "max_tokens"_a = 0,
              "arithmetic"_a = Arith{"f32"})
         .def(
             "embed",
             [](E& e, const Texts& texts) {
-                const auto vectors = unlocked(*e.mutex, [&] { return e.encoder.embed(texts); });
-                const std::int64_t width = e.encoder.model().facts().hidden_size;
+                const auto vectors = unlocked(*e.mutex, [&] { return e.encoder->embed(texts); });
+                const std::int64_t width = e.encoder->model().facts().hidden_size;
                 std::vector<float> all;
                 all.reserve(vectors.size() * static_cast<std::size_t>(width));
                 for (const auto& one : vectors) all.insert(all.end(), one.begin(), one.end());
@@ -86,11 +90,11 @@ void bind_text_encoder(nb::module_& m) {
             "texts"_a, nb::sig("def embed(self, texts: typing.Sequence[typing.Sequence[int]]) -> numpy.ndarray"),
             "A vector of length 1 for each text of token ids: (texts, hidden).")
         .def(
-            "model", [](const E& e) { return e.encoder.model(); }, "The model that it is.")
+            "model", [](const E& e) { return e.encoder->model(); }, "The model that it is.")
         .def(
-            "memory", [](const E& e) { return e.encoder.memory(); }, "Bytes that it takes.")
+            "memory", [](const E& e) { return e.encoder->memory(); }, "Bytes that it takes.")
         .def(
-            "program", [](E& e) { return new Program(e.encoder.program(), e.mutex); }, nb::rv_policy::take_ownership,
+            "program", [](E& e) { return new Program(e.encoder->program(), e.mutex); }, nb::rv_policy::take_ownership,
             nb::keep_alive<0, 1>(), "The program that encodes a batch, for explain() and times().");
 }
 
@@ -133,12 +137,13 @@ void bind_encoder_decoder(nb::module_& m) {
                  if (nb::isinstance<vkf::Weights>(tensors)) {
                      const auto weights = nb::cast<vkf::Weights>(tensors);
                      return unlocked([&] {
-                         return std::make_unique<E>(E{vkf::EncoderDecoder(device, weights, config, max_batch)});
+                         return std::make_unique<E>(E{owned(vkf::EncoderDecoder(device, weights, config, max_batch))});
                      });
                  }
                  const Tensors given = tensors_of(tensors);
                  return unlocked([&] {
-                     return std::make_unique<E>(E{vkf::EncoderDecoder(device, given.list, config, max_batch, load)});
+                     return std::make_unique<E>(
+                         E{owned(vkf::EncoderDecoder(device, given.list, config, max_batch, load))});
                  });
              }),
              "device"_a, "weights"_a, "config"_a, "max_batch"_a = 1, nb::kw_only(), LOAD_NAMES)
@@ -149,16 +154,16 @@ void bind_encoder_decoder(nb::module_& m) {
         .def(
             "generate",
             [](E& e, const Texts& sources, std::int32_t sos, std::int32_t eos, std::int32_t pad) {
-                return unlocked(*e.mutex, [&] { return e.model.generate(sources, sos, eos, pad); });
+                return unlocked(*e.mutex, [&] { return e.model->generate(sources, sos, eos, pad); });
             },
             "sources"_a, "sos"_a, "eos"_a, "pad"_a, "Decodes greedily from sources of token ids.")
         .def(
-            "memory", [](const E& e) { return e.model.memory(); }, "Bytes that it takes.")
+            "memory", [](const E& e) { return e.model->memory(); }, "Bytes that it takes.")
         .def(
-            "encoder", [](E& e) { return new Program(e.model.encoder(), e.mutex); }, nb::rv_policy::take_ownership,
+            "encoder", [](E& e) { return new Program(e.model->encoder(), e.mutex); }, nb::rv_policy::take_ownership,
             nb::keep_alive<0, 1>(), "The encoder's program, for explain() and times().")
         .def(
-            "decoder", [](E& e) { return new Program(e.model.decoder(), e.mutex); }, nb::rv_policy::take_ownership,
+            "decoder", [](E& e) { return new Program(e.model->decoder(), e.mutex); }, nb::rv_policy::take_ownership,
             nb::keep_alive<0, 1>(), "The decoder's program, for explain() and times().");
 }
 

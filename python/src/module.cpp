@@ -219,6 +219,8 @@ void OneGraph::check(PyObject** arguments, std::size_t count) {
     for (const Dim& size : sizes) require_graph(size, graph);
 }
 
+bool may_release() { return Py_IsInitialized() != 0 && !lock_given_up(); }
+
 Released::Released() {
     ++g_inside;
     lock_given_up() = true;

@@ -283,6 +283,7 @@ void bind_program(nb::module_& m) {
             [](P& p) {
                 return unlocked(*p.mutex, [&] {
                     Ticket out{p.get().submit(), p.mutex};
+                    p.mutex->submitted = out.ticket;
                     p.keep_shapes();
                     return out;
                 });

@@ -56,7 +56,7 @@ void write_state(State& state, const std::string& tensor, nb::handle data, std::
     std::vector<std::int64_t> shape = found->shape;
     if (length >= 0 && dim < shape.size()) shape[dim] = length;
     const Array array = fitting(data, found->dtype, shape, tensor);
-    unlocked(*state.mutex, [&] { state.state.write(tensor, array.bytes, part); });
+    changed(state, [&] { state.state.write(tensor, array.bytes, part); });
 }
 
 void bind_weights(nb::module_& m) {
@@ -162,7 +162,7 @@ void bind_states(nb::module_& m) {
         .def(
             "bytes", [](const State& s) { return s.state.bytes(); }, "Device memory held.")
         .def(
-            "clear", [](State& s) { unlocked(*s.mutex, [&] { s.state.clear(); }); }, "Sets every byte to zero.")
+            "clear", [](State& s) { changed(s, [&] { s.state.clear(); }); }, "Sets every byte to zero.")
         .def("__repr__", [](const State& s) {
             return "<State: " + std::to_string(s.state.layout().tensors().size()) + " tensors, " +
                    std::to_string(s.state.bytes()) + " bytes>";
@@ -187,7 +187,7 @@ void bind_states(nb::module_& m) {
     m.def(
         "restore_state",
         [](const std::filesystem::path& path, State& state) {
-            unlocked(*state.mutex, [&] { vkf::restore_state(path, state.state); });
+            changed(state, [&] { vkf::restore_state(path, state.state); });
         },
         "path"_a, "state"_a, "Writes the contents of a file of save_state() back.");
 }

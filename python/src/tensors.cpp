@@ -101,13 +101,23 @@ void bind_tensors(nb::module_& m) {
             nb::sig("def __array__(self, dtype: object = None, copy: bool | None = None) -> numpy.ndarray"))
         .def(
             "__dlpack__",
-            [](const T& t, const nb::kwargs& options) { return numpy_of(t).attr("__dlpack__")(**options); },
+            [](const T& t, const nb::kwargs& options) {
+                nb::dict others;  // and every copy is one already
+                for (const auto& [key, value] : options) {
+                    if (!key.equal(nb::str("copy"))) {
+                        others[key] = value;
+                    } else if (value.is(nb::bool_(false))) {
+                        throw nb::buffer_error("a tensor lies on the device: an array of it is always a copy");
+                    }
+                }
+                return numpy_of(t).attr("__dlpack__")(**others);
+            },
             nb::sig("def __dlpack__(self, **options: object) -> object"), "A copy on the host, for torch.from_dlpack.")
         .def(
             "__dlpack_device__", [](const T&) { return nb::make_tuple(1, 0); },
             nb::sig("def __dlpack_device__(self) -> tuple[int, int]"))
         .def("write", write, "data"_a, nb::sig("def write(self, data: object) -> None"),
-             "Writes all elements: an array of its shape.")
+             "Writes all elements: an array of its shape. Waits for runs that were submitted before.")
         .def("__len__",
              [](const T& t) {
                  if (t.shape().empty()) throw nb::type_error("a tensor of no dimension has no length");

@@ -42,6 +42,15 @@ void bind_text(nb::module_& m) {
             "text"_a, "special"_a = true, "truncate"_a = false,
             "The ids of a text; special: with the tokens that the post-processor puts around it.")
         .def(
+            "encode_within",
+            [](const T& t, const std::string& text, std::int64_t most, bool lower_case) {
+                const Released release;
+                return t.encode_within(text, most, lower_case);
+            },
+            "text"_a, "most"_a, "lower_case"_a = false,
+            "The ids of a text with the tokens that the post-processor puts around it, at most `most` in all; "
+            "lower_case: of the text in lower case.")
+        .def(
             "decode",
             [](const T& t, const Ids& ids, bool skip_special) {
                 const Released release;
@@ -93,6 +102,8 @@ void bind_text(nb::module_& m) {
         "begin_of_text",
         [](const std::filesystem::path& folder, bool trained) { return name(vkf::begin_of_text(folder, trained)); },
         "folder"_a, "trained"_a, nb::call_guard<Released>(),
+        nb::sig("def begin_of_text(folder: str | os.PathLike[str], trained: bool) -> "
+                "typing.Literal['put', 'leave_out', 'as_tokenizer']"),
         "Says whether the token that begins a text stands before a prompt: put, leave_out or as_tokenizer.");
     m.def(
         "encode_prompt",

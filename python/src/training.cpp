@@ -26,12 +26,12 @@ using Ids = std::vector<std::int32_t>;
 
 /// One thread at a time takes a step; programs of its own share the mutex.
 struct Trainer {
-    vkf::Trainer trainer;
+    Owned<vkf::Trainer> trainer;
     std::shared_ptr<Mutex> mutex = std::make_shared<Mutex>();
     std::shared_ptr<Program> program = {};
 };
 struct FineTuner {
-    vkf::FineTuner tuner;
+    Owned<vkf::FineTuner> tuner;
     std::shared_ptr<Mutex> mutex = std::make_shared<Mutex>();
 };
 
@@ -189,7 +189,8 @@ void bind_trainer(nb::module_& m) {
                          const vkf::Weights& weights, TRAINER_TYPES) {
                  const vkf::TrainerOptions options = TRAINER_VALUES;
                  return unlocked(glsl_mutex(), [&] {
-                     return std::make_unique<T>(T{vkf::Trainer(device, graph, loss, parameters, options, weights)});
+                     return std::make_unique<T>(
+                         T{owned(vkf::Trainer(device, graph, loss, parameters, options, weights))});
                  });
              }),
              "device"_a, "graph"_a, "loss"_a, "parameters"_a, "weights"_a = vkf::Weights(), nb::kw_only(),
@@ -199,14 +200,14 @@ void bind_trainer(nb::module_& m) {
             [](T& t, const std::string& input, nb::handle data) {
                 if (nb::isinstance<vkf::DeviceTensor>(data)) {
                     const auto tensor = nb::cast<vkf::DeviceTensor>(data);
-                    return unlocked(*t.mutex, [&] { t.trainer.program().bind(input, tensor); });
+                    return unlocked(*t.mutex, [&] { t.trainer->program().bind(input, tensor); });
                 }
                 const Array array = wide_array_of(data, input);
                 unlocked(*t.mutex, [&] {
                     if (array.dtype == vkf::DType::i32) {
-                        t.trainer.program().upload(input, array.as<std::int32_t>());
+                        t.trainer->program().upload(input, array.as<std::int32_t>());
                     } else {
-                        t.trainer.program().upload(input, array.as<float>());
+                        t.trainer->program().upload(input, array.as<float>());
                     }
                 });
             },
@@ -214,41 +215,41 @@ void bind_trainer(nb::module_& m) {
         .def(
             "set",
             [](T& t, const std::string& symbol, std::int64_t value) {
-                unlocked(*t.mutex, [&] { t.trainer.program().set(symbol, value); });
+                unlocked(*t.mutex, [&] { t.trainer->program().set(symbol, value); });
             },
             "symbol"_a, "value"_a, "Sets the size of a symbol for the next step.")
         .def(
-            "program", [](T& t) { return new Program(t.trainer.program(), t.mutex); }, nb::rv_policy::take_ownership,
+            "program", [](T& t) { return new Program(t.trainer->program(), t.mutex); }, nb::rv_policy::take_ownership,
             nb::keep_alive<0, 1>(), "The program of a step, for explain() and times().")
         .def(
             "state",
             [](T& t) {
-                return State{t.trainer.state(), t.mutex};
+                return State{t.trainer->state(), t.mutex};
             },
             "Parameters, and what the optimizer remembers of them.")
         .def(
-            "parameters", [](const T& t) { return t.trainer.parameters(); }, "Names of the parameters.")
+            "parameters", [](const T& t) { return t.trainer->parameters(); }, "Names of the parameters.")
         .def(
-            "step", [](const T& t) { return t.trainer.step(); }, "The number of the next step, from 0.")
+            "step", [](const T& t) { return t.trainer->step(); }, "The number of the next step, from 0.")
         .def(
             "take_step",
-            [](T& t, float weight) { return unlocked(*t.mutex, [&] { return t.trainer.take_step(weight); }); },
+            [](T& t, float weight) { return unlocked(*t.mutex, [&] { return t.trainer->take_step(weight); }); },
             "weight"_a = 1.0f,
             "Runs a step on what was uploaded. Behind accumulate() the step is of all micro-batches together.")
         .def(
             "accumulate",
-            [](T& t, float weight) { return unlocked(*t.mutex, [&] { return t.trainer.accumulate(weight); }); },
+            [](T& t, float weight) { return unlocked(*t.mutex, [&] { return t.trainer->accumulate(weight); }); },
             "weight"_a = 1.0f,
             "Computes the gradients of a micro-batch, and keeps them for take_step(). Returns its loss.")
         .def(
-            "drop_micro_batches", [](T& t) { unlocked(*t.mutex, [&] { t.trainer.drop_micro_batches(); }); },
+            "drop_micro_batches", [](T& t) { unlocked(*t.mutex, [&] { t.trainer->drop_micro_batches(); }); },
             "Forgets what accumulate() has kept: the step begins anew.")
         .def(
-            "save", [](T& t, const std::filesystem::path& file) { unlocked(*t.mutex, [&] { t.trainer.save(file); }); },
+            "save", [](T& t, const std::filesystem::path& file) { unlocked(*t.mutex, [&] { t.trainer->save(file); }); },
             "file"_a, "Writes all that resume() needs; an error between accumulate() and take_step().")
         .def(
             "resume",
-            [](T& t, const std::filesystem::path& file) { unlocked(*t.mutex, [&] { t.trainer.resume(file); }); },
+            [](T& t, const std::filesystem::path& file) { unlocked(*t.mutex, [&] { t.trainer->resume(file); }); },
             "file"_a, "Goes on where save() was called, bit for bit.");
     using F = FineTuner;
     nb::class_<F>(m, "FineTuner",
@@ -266,7 +267,7 @@ void bind_trainer(nb::module_& m) {
                                               .seed = seed,
                                               .trainer = TRAINER_VALUES};
                  return unlocked(glsl_mutex(), [&] {
-                     return std::make_unique<F>(F{vkf::FineTuner(device, checkpoint, model, options)});
+                     return std::make_unique<F>(F{owned(vkf::FineTuner(device, checkpoint, model, options))});
                  });
              }),
              "device"_a, "checkpoint"_a, "model"_a, nb::kw_only(), "max_batch"_a = 1, "micro_batch"_a = 0,
@@ -275,34 +276,34 @@ void bind_trainer(nb::module_& m) {
         .def(
             "take_step",
             [](F& f, const std::vector<Ids>& texts) {
-                return unlocked(*f.mutex, [&] { return f.tuner.take_step(texts); });
+                return unlocked(*f.mutex, [&] { return f.tuner->take_step(texts); });
             },
             "texts"_a,
             "Takes a step on texts of token ids. The loss is the mean cross-entropy of every token but the first of "
             "each.")
         .def(
-            "step", [](F& f) { return f.tuner.trainer().step(); }, "The number of the next step.")
+            "step", [](F& f) { return f.tuner->trainer().step(); }, "The number of the next step.")
         .def(
             "trainer_state",
             [](F& f) {
-                return State{f.tuner.trainer().state(), f.mutex};
+                return State{f.tuner->trainer().state(), f.mutex};
             },
             "Parameters, and what the optimizer remembers of them.")
         .def(
-            "parameters", [](F& f) { return f.tuner.trainer().parameters(); }, "Names of the parameters.")
+            "parameters", [](F& f) { return f.tuner->trainer().parameters(); }, "Names of the parameters.")
         .def(
             "save_training",
-            [](F& f, const std::filesystem::path& file) { unlocked(*f.mutex, [&] { f.tuner.trainer().save(file); }); },
+            [](F& f, const std::filesystem::path& file) { unlocked(*f.mutex, [&] { f.tuner->trainer().save(file); }); },
             "file"_a, "Trainer::save().")
         .def(
             "resume_training",
             [](F& f, const std::filesystem::path& file) {
-                unlocked(*f.mutex, [&] { f.tuner.trainer().resume(file); });
+                unlocked(*f.mutex, [&] { f.tuner->trainer().resume(file); });
             },
             "file"_a, "Trainer::resume().")
         .def(
             "save",
-            [](const F& f, const std::filesystem::path& folder) { unlocked(*f.mutex, [&] { f.tuner.save(folder); }); },
+            [](const F& f, const std::filesystem::path& folder) { unlocked(*f.mutex, [&] { f.tuner->save(folder); }); },
             "folder"_a, "Writes the model's folder with its parameters in fp32, or PEFT's files of the adapters.");
 }
 

@@ -36,7 +36,9 @@ PyType_Slot kept_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(visit_graph
 
 vkf::Value number(const vkf::Value& beside, float value) {
     vkf::Graph& graph = beside.graph();
-    return graph.constant("number_" + std::to_string(graph.storages().size()), {1}, std::span<const float>(&value, 1));
+    const std::vector<std::int64_t> shape(beside.rank() == 0 ? 0 : 1, 1);  // the rank stays
+    return graph.constant("number_" + std::to_string(graph.storages().size()), shape,
+                          std::span<const float>(&value, 1));
 }
 
 /// x[a, 1:n, ...]: numbers drop a dimension, and slices have steps of 1.

@@ -280,6 +280,37 @@ def test_objects_go_in_any_order():
         gc.collect()
 
 
+def test_owners_of_functions_that_only_loading_calls_go(device):
+    folder = ROOT / "tests/decoders/llama"
+    checkpoint = vkf.Checkpoint(folder)
+    model = vkf.read_decoder(checkpoint)
+
+    class Owner:
+        def tell(self, done, all):
+            pass
+
+        def choose(self, name, shape):
+            return None
+
+        def decay(self, name):
+            return 0.0
+
+    def planned(owner):
+        plan = vkf.DecoderPlan(device, checkpoint, model, max_tokens=16, choose=owner.choose, load_progress=owner.tell)
+        return vkf.DecoderCore(device, checkpoint, plan)
+
+    lora = vkf.LoraOptions(rank=2, alpha=4, targets=["q_proj"])
+    for make in (planned, lambda owner: vkf.load_decoder(folder, device=device, max_tokens=16, progress=owner.tell),
+                 lambda owner: vkf.FineTuner(device, checkpoint, model, max_tokens=16, load_progress=owner.tell, decay_to=owner.decay),
+                 lambda owner: vkf.FineTuner(device, checkpoint, model, max_tokens=16, lora=lora, choose=owner.choose)):
+        owner = Owner()
+        owner.made = make(owner)
+        last = weakref.ref(owner)
+        del owner
+        gc.collect()
+        assert last() is None
+
+
 def test_options_of_devices(monkeypatch):
     monkeypatch.delenv("VKFORMER_TUNING", raising=False)
     device = vkf.Device(canary=True, wait_seconds=60, submit_budget=1e6, minimum_profile=True, tuning="0")

@@ -66,7 +66,7 @@ KEYWORDS = {
 # Members that are keywords of another name, or none.
 MEMBERS = {
     "AdamW::learning_rate": "lr", "Sgd::learning_rate": "lr", "AdamW::beta1": "betas", "AdamW::beta2": "betas",
-    "torch::TransformerOptions::layer": "its members are keywords", "DeviceOptions::get_instance_proc_addr": "Device.list and borrow",
+    "torch::TransformerOptions::layer": "its members are keywords", "DeviceOptions::get_instance_proc_addr": "a keyword of borrow alone",
     "BorrowedDevice::void": "lock and unlock, pointers to functions", "BorrowedDevice::user": "closures of Python", "BorrowedDevice::memory": "a host's allocator is C or C++",
     "BorrowedDevice::keep": "references of Python", "BufferRange::name": "the key of the dict", "ImageView::name": "the key of the dict",
     "DecoderOptions::progress": "progress", "FineTuneOptions::load": "matrices", "FineTuneOptions::trainer": "optimizer",
@@ -132,6 +132,15 @@ def test_every_option_is_a_keyword():
         if not is_reason(want) and not re.search(rf"\b{want}: ", signature(KEYWORDS[owner])):
             missing.append(f"{KEYWORDS[owner]} has no {want}, which {owner} has")
     assert not missing, "\n".join(missing)
+
+
+def test_borrowed_devices_have_the_options_of_others():
+    _, members, _ = public_declarations(ROOT)
+    own = {"select", "validation"}  # of which a host has chosen
+    options = {member for owner, member in members if owner == "DeviceOptions"} - own
+    assert {"submit_budget", "cache_folder", "staging_bytes"} <= options
+    for option in options:
+        assert re.search(rf"\b{option}: ", signature("Device.borrow")), option
 
 
 def test_enumerators_have_names():

@@ -99,14 +99,16 @@ class Host:
         self.vk.vkDestroyInstance(self.instance, None)
 
 
-def test_a_host_records():
+def test_a_host_records(tmp_path):
     host = Host()
     locked = []
     needs = vkf.Device.requirements(instance=host.instance.value, physical=host.physical.value)
     assert all(not r.required for r in needs.list) and isinstance(str(needs), str)
     device = vkf.Device.borrow(instance=host.instance.value, physical=host.physical.value, device=host.device.value, queue_family=0,
                                queue=host.queue.value, created_with=c.addressof(host.created_with),
-                               lock=lambda: locked.append(1), unlock=lambda: locked.append(-1))
+                               lock=lambda: locked.append(1), unlock=lambda: locked.append(-1), cache_folder=tmp_path,
+                               staging_bytes=256, submit_budget=1e4)
+    assert vkf.tuning_file(device).parent == tmp_path
     g = vkf.Graph()
     x = g.input("x", [g.symbol("rows", 8), 16])
     g.output("y", vkf.gelu(vkf.linear_layer(x, "up", 32)))

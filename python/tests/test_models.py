@@ -85,6 +85,22 @@ def test_temperatures_that_are_none(model):
 
 
 @needs_text
+def test_options_of_draws_are_checked_where_nothing_is_drawn(model):
+    for options in ({"top_k": -5}, {"top_k": 0}, {"top_p": 9.0}, {"top_p": 0.0}):
+        with pytest.raises(ValueError, match=next(iter(options))):
+            model.generate("7 is", **options)
+
+
+@needs_text
+def test_texts_that_are_not_utf8_are_told(model):
+    encoder = vkf.load_text_encoder(ROOT / "tests/text/bert")
+    for name, call in (("prompt", lambda t: model.generate(t)), ("prompt", lambda t: list(model.stream(t))), ("question", model.chat),
+                       ("texts", encoder.encode), ("texts", lambda t: encoder.encode(["a", t]))):
+        with pytest.raises(vkf.ArgumentError, match=rf"{name}: 'a\\udc80' is no valid text"):
+            call("a\udc80")
+
+
+@needs_text
 def test_prompts_of_wrong_types(model):
     for prompt in (b"42 is", bytearray(b"42"), memoryview(b"42")):
         for call in (model.generate, model.stream, model.encode, lambda p: list(model.stream_ids(p))):
@@ -235,6 +251,95 @@ def test_text_encoder():
     for texts in (b"a", [b"a"], None, 3, [2.5]):
         with pytest.raises(TypeError, match="texts: is"):
             encoder.encode(texts)
+
+
+@needs_text
+def test_texts_are_cut_where_sentence_transformers_cuts(tmp_path):
+    folder = ROOT / "tests/text/bert"
+    shutil.copytree(folder, tmp_path / "st")
+    text, whole = "THE quick brown fox jumps over the lazy dog", vkf.load_text_encoder(folder)
+    ids = whole.tokenizer.encode(text)
+    for cut, lower in ((4, False), (len(ids) + 1, False), (6, True)):
+        (tmp_path / "st/sentence_bert_config.json").write_text(json.dumps({"max_seq_length": cut, "do_lower_case": lower}))
+        encoder = vkf.load_text_encoder(tmp_path / "st")
+        assert (encoder.facts.cut_tokens, encoder.facts.lower_case) == (min(cut, encoder.facts.max_tokens), lower)
+        want = whole.tokenizer.encode(text.lower() if lower else text)
+        want = want if len(want) <= cut else [*want[:cut - 1], want[-1]]
+        np.testing.assert_array_equal(encoder.encode(text), whole.embed([want])[0])
+
+
+def changed(folder, name, change):
+    """GENERATE, copied to `folder`, with `change` of the numbers of a weight."""
+    shutil.copytree(GENERATE, folder)
+    data = bytearray((folder / "model.safetensors").read_bytes())
+    length = int.from_bytes(data[:8], "little")
+    begin, end = json.loads(data[8:8 + length])[name]["data_offsets"]
+    numbers = np.frombuffer(data, np.float32, (end - begin) // 4, 8 + length + begin)
+    change(numbers)
+    (folder / "model.safetensors").write_bytes(data)
+    return folder
+
+
+def test_logits_that_are_not_finite_are_told(tmp_path):
+    def damage(numbers):
+        numbers[0] = math.nan
+
+    folder = changed(tmp_path / "model", "model.norm.weight", damage)
+    for candidates in (0, 3):
+        model = vkf.load_decoder(folder, max_tokens=16, candidates=candidates)
+        for options in ({}, {"temperature": 0.8}):
+            with pytest.raises(vkf.Error, match="Decoder: the logits of sequence 0 are not finite"):
+                model.generate(ONE, 2, **options)
+    sampler = vkf.Sampler(top_k=3)
+    for logits in ([math.nan, 1.0, 0.0], [1.0, math.nan, 0.0]):
+        with pytest.raises(vkf.Error, match="not finite"):
+            sampler.choose([5, 6, 7], logits)
+
+
+ONE, OTHER = [1, 25, 272], [1, 18, 272]
+
+
+def test_what_goes_on_from_a_text_goes_on_from_the_last(tmp_path):
+    drawn, greedy = {"temperature": 1e-3, "ignore_end": True}, {"ignore_end": True}
+    model, fresh = (vkf.load_decoder(GENERATE, max_tokens=32) for _ in range(2))
+    before = model.memory()
+    list(model.stream_ids(OTHER, 2, **greedy))
+    assert list(model.stream_ids(ONE, 3, **drawn)) == [296, 16, 2]
+    both = model.memory()
+    assert both.cache == 2 * before.cache and both.weights == before.weights and both.total > before.total
+    fresh.prompt([[*ONE, 296, 16]])
+    assert model.room() == fresh.room() == 27 and model.next() == fresh.next() == [2]
+    model.save_cache(tmp_path / "cache.safetensors")
+    restored = vkf.load_decoder(GENERATE, max_tokens=32)
+    restored.restore_cache(tmp_path / "cache.safetensors")
+    for one in (model, fresh, restored):
+        one.step([2])
+        one.append([7, 8])
+    assert model.room() == fresh.room() == restored.room() == 24 and model.next() == fresh.next() == restored.next()
+    list(model.stream_ids(OTHER, 1, **greedy))
+    assert model.room() == 29 and model.next() == [353]
+    list(model.stream_ids(ONE, 1, **drawn))
+    model.prompt([OTHER])
+    assert model.next() == [353] and model.room() == 29
+    with pytest.raises(ValueError):
+        model.prompt([[]])
+    list(model.stream_ids(ONE, 1, **drawn, top_k=60))  # which makes programs anew
+    assert model.next() == [296] and model.memory().cache == both.cache
+
+
+@needs_text
+def test_draws_among_more_than_are_found_are_refused():
+    model = vkf.load_decoder(GENERATE, max_tokens=16, candidates=2)
+    for top_k in (3, 50, 1000):
+        with pytest.raises(vkf.ArgumentError, match=f"top_k = {top_k} is more than the 2 tokens"):
+            model.generate(ONE, 1, temperature=1.0, top_k=top_k)
+    both = {tuple(model.generate("9", 1, temperature=50.0, seed=seed)) for seed in range(20)}
+    assert len(both) == 2 and {tuple(model.generate("9", 1, temperature=50.0, seed=seed, top_k=2)) for seed in range(20)} == both
+    model.prompt([ONE])
+    with pytest.raises(vkf.Error, match="top_k = 3 chooses among 3 tokens, and there are 2"):
+        vkf.Sampler(top_k=3).choose(model)
+    all_of_them = vkf.load_decoder(ROOT / "tests/decoders/llama", max_tokens=16, candidates=97)
+    assert len(all_of_them.generate([5, 6, 7], 2, temperature=1.0, top_k=1000)) == 2
 
 
 def test_more_candidates_than_can_be_found_are_refused():

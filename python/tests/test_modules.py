@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """vkformer.nn, pictures, what a notebook shows, and the command line."""
 
+import argparse
+import copy
+import gc
 import os
+import shutil
 import subprocess
 import sys
+import weakref
 import xml.etree.ElementTree
 
 import numpy as np
@@ -11,6 +16,7 @@ import pytest
 from conftest import ROOT
 
 import vkformer as vkf
+from vkformer import nn
 
 RNG = np.random.default_rng(3)
 
@@ -144,7 +150,22 @@ def test_pictures_take_two_numbers_as_labels():
     assert vkf.plot.attention(w, ([5, 6], "ab")) == vkf.plot.attention(w, (["5", "6"], ["a", "b"]))
 
 
-def test_the_command_line():
+def test_a_cache_is_as_large_as_the_prompt_and_the_answer(tmp_path):
+    from vkformer.__main__ import _cache
+    if not vkf._vkformer.has_text:
+        pytest.skip("built without tokenizers")
+    folder = str(ROOT / "samples/generate")
+
+    def cache(**changed):
+        return _cache(argparse.Namespace(**{"folder": folder, "prompt": "1234567 is", "max_tokens": 20, "chat": False, **changed}))
+
+    assert cache() == 9 + 20 and cache(max_tokens=0) == 9 and cache(max_tokens=2**63) == 256
+    assert cache(prompt="7 " * 500) == 256
+    with pytest.raises(vkf.Error, match="has no tokenizer"):
+        cache(folder=str(ROOT / "tests/decoders/llama"))
+
+
+def test_the_command_line(tmp_path):
     done = subprocess.run([sys.executable, "-m", "vkformer"], capture_output=True, text=True)
     assert done.returncode == 0 and vkf.default_device().name in done.stdout, done.stderr
     done = subprocess.run([sys.executable, "-m", "vkformer", "doctor"], capture_output=True, text=True)
@@ -158,6 +179,13 @@ def test_the_command_line():
         done = subprocess.run([sys.executable, "-m", "vkformer", "generate", str(ROOT / "samples/generate"), "7 is", "--cache", "32",
                                "--weights", "int8"], capture_output=True, text=True)
         assert done.returncode == 0 and done.stdout.strip() == "7 is seven." and "a second" in done.stderr, done.stdout + done.stderr
+        obeys = tmp_path / "model"
+        shutil.copytree(ROOT / "samples/generate", obeys)
+        (obeys / "generation_config.json").write_text('{"eos_token_id": 2, "repetition_penalty": 1.5}')
+        done = subprocess.run([sys.executable, "-m", "vkformer", "generate", str(obeys), "7 is", "--max-tokens", "4"],
+                              capture_output=True, text=True)
+        assert done.returncode == 0 and done.stdout.strip() == "7 is seven.", done.stdout + done.stderr
+        assert done.stderr.count("generation_config.json: repetition_penalty is not obeyed") == 1
     called = [sys.executable, "-m", "vkformer"]
     part = vkf.default_device().name[1:5].upper()
     done = subprocess.run([*called, "doctor", "--device", part], capture_output=True, text=True)
@@ -185,3 +213,25 @@ def test_the_command_line():
     assert done.returncode == 1 and "Traceback" not in done.stderr and "Exception" not in done.stderr, done.stderr
     done = subprocess.run([sys.executable, "-m", "vkformer", "generate", "/nowhere", "x"], capture_output=True, text=True)
     assert done.returncode == 1 and "/nowhere" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_modules_with_a_describe_of_their_own_go_and_are_copied():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+            self.describe = lambda x, twice: vkf.scale(self.linear.describe(x), 2.0 if twice else 1.0)
+            self.load_state_dict({"weight": np.eye(4, dtype=np.float32), "bias": np.zeros(4, np.float32)})
+
+    module, x = Scaled(), array(2, 4)
+    for twice in (True, False):
+        np.testing.assert_allclose(module(x, twice=twice), (1 + twice) * x, rtol=1e-6)
+    copied = copy.deepcopy(module)
+    np.testing.assert_allclose(copied(x, twice=True), 2 * x, rtol=1e-6)
+    module.describe = lambda x: vkf.scale(x, 3.0)
+    module.load_state_dict({})
+    np.testing.assert_allclose(module(x), 3 * x, rtol=1e-6)
+    last = weakref.ref(module)
+    del module, copied
+    gc.collect()
+    assert last() is None

@@ -41,6 +41,19 @@ def test_finetune(tmp_path):
 
 
 @needs_text
+def test_finetune_learns_texts_as_the_model_is_asked_them(tmp_path, device):
+    folder = ROOT / "samples/generate"
+    out = run(tmp_path, "finetune.py", str(folder), "1")
+    model = vkf.load_decoder(folder, max_tokens=32)
+    texts = ["0 is orez.", "1 is eno.", "2 is owt.", "3 is eerht.", "4 is ruof.", "5 is evif."]
+    batch = [[*model.encode(text), model.facts.end[0]] for text in texts]
+    assert all(ids[0] == model.facts.begin for ids in batch)
+    tuner = vkf.FineTuner(device, vkf.Checkpoint(folder), model.model(), max_batch=6, max_tokens=max(map(len, batch)),
+                          lora=vkf.LoraOptions(rank=8, targets=["q_proj"]), optimizer=vkf.AdamW(lr=2e-2))
+    assert abs(float(out.splitlines()[0].split()[-1]) - tuner.take_step(batch).loss) < 1e-3
+
+
+@needs_text
 def test_search(tmp_path):
     out = run(tmp_path, "search.py", str(ROOT / "tests/text/bert"), "a cat", text="a cat\nthe dogs\n")
     assert out.splitlines()[0].split(maxsplit=1) == ["1.000", "a cat"]

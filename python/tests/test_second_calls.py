@@ -53,7 +53,43 @@ def test_an_array_takes_the_place_of_what_was_bound(device):
         p(z=ZEROS)
 
 
+def test_a_refused_call_keeps_what_was_bound(device):
+    p = sum_of_two(device)
+    p.bind("x", device.tensor(5 * ONES))
+    for wrong in (dict(z=np.ones((3, 5), np.float32), x=ONES), dict(x=ONES, z=np.ones(4, np.float32))):
+        with pytest.raises(ValueError, match="z: has the shape"):
+            p(**wrong)
+        assert p(z=ZEROS)["y"][0, 0] == 10
+
+
+def test_a_call_with_a_bound_output_is_refused_before_it_runs(device):
+    p = sum_of_two(device)
+    out = device.tensor(7 * ONES)
+    p.bind("y", out)
+    with pytest.raises(ValueError, match="y: is bound to a tensor"):
+        p(x=ONES, z=ZEROS)
+    assert out.numpy()[0, 0] == 7
+    p.bind("y", None)
+    assert p(x=ONES, z=ZEROS)["y"][0, 0] == 2
+
+
 # --- functions of arrays -----------------------------------------------------------------------
+
+
+def test_results_have_the_16_bits_of_the_first_floating_array(device):
+    types = pytest.importorskip("ml_dtypes")
+    ids, table = np.array([2, 0]), np.arange(12, dtype=np.float32).reshape(3, 4).astype(types.bfloat16)
+
+    class Rows(vkf.nn.Module):
+        def describe(self, ids, table):
+            return vkf.embedding(ids, table)
+
+    for call in (vkf.function(lambda ids, table: vkf.embedding(ids, table), device=device), Rows(), vkf.embedding):
+        rows = call(ids, table)
+        assert rows.dtype == table.dtype
+        np.testing.assert_array_equal(rows, table[ids])
+    assert vkf.embedding(ids, table.astype(np.float16)).dtype == np.float16
+    assert vkf.embedding(ids, table.astype(np.float32)).dtype == np.float32
 
 
 def test_options_that_are_equal_and_not_the_same_have_programs_of_their_own(device):

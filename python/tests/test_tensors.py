@@ -2,6 +2,7 @@
 """Tensors that stay on the device, and pass from program to program."""
 
 import gc
+import threading
 
 import numpy as np
 import pytest
@@ -108,6 +109,92 @@ def test_bound_by_hand(programs, device):
     first.bind("y", None)
     with pytest.raises(ValueError, match="never uploaded"):
         first.run()
+
+
+def test_a_write_waits_for_runs_that_read_it(device):
+    g = vkf.Graph()
+    x = y = g.input("x", [256, 256])
+    for _ in range(12):
+        y = vkf.matmul(y, x)
+    g.output("y", y + g.input("last", [256, 256]))
+    program = device.compile(g)
+    zeros, ones = np.zeros((256, 256), np.float32), np.ones((256, 256), np.float32)
+    last = device.tensor(ones)
+    program.bind("last", last)
+    program.upload("x", zeros)
+    ticket = program.submit()
+    last.write(zeros)
+    ticket.wait()
+    np.testing.assert_array_equal(program.download("y"), ones)
+    np.testing.assert_array_equal(program(x=zeros)["y"], zeros)
+
+
+def test_changes_of_states_wait_for_runs_that_read_them(device):
+    g = vkf.Graph()
+    x = y = g.input("x", [256, 256])
+    for _ in range(12):
+        y = vkf.matmul(y, x)
+    g.output("y", y + g.state("s", [256, 256]))
+    state = device.make_state([g])
+    program = device.compile(g, state=state)
+    program.upload("x", np.zeros((256, 256), np.float32))
+    one = np.ones((256, 256), np.float32)
+    for change, left in ((lambda: state.write("s", 5 * one), 5), (lambda: state.write("s", 3 * one[:200], length=200), 3), (state.clear, 0)):
+        state["s"] = one
+        ticket = program.submit()
+        change()
+        ticket.wait()
+        np.testing.assert_array_equal(program.download("y"), one)
+        assert state["s"][0, 0] == left
+
+
+def test_threads_that_write_leave_no_run_a_part(device):
+    g = vkf.Graph()
+    x = y = g.input("x", [256, 256])
+    for _ in range(4):
+        y = vkf.matmul(x, y)
+    g.output("y", y)
+    program = device.compile(g)
+    one = np.eye(256, dtype=np.float32)
+    tensor, done = device.tensor(one), threading.Event()
+    program(x=tensor)
+
+    def write():
+        while not done.is_set():
+            tensor.write(2 * one)
+            tensor.write(one)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    found = {float(program(x=tensor)["y"][0, 0]) for _ in range(100)}
+    done.set()
+    writer.join()
+    assert found <= {1.0, 32.0}
+
+
+def test_bits_of_bfloat16_stay(device, tmp_path):
+    types = pytest.importorskip("ml_dtypes")
+    bits = np.arange(6, dtype=np.float32).reshape(2, 3).astype(types.bfloat16)
+    tensor = device.tensor(bits)
+    copy = device.tensor(tensor)
+    assert copy.dtype == "bfloat16"
+    np.testing.assert_array_equal(copy.numpy(), tensor.numpy())
+    assert device.load({"w": tensor}).find("w").type == "bf16"
+    vkf.save_safetensors(tmp_path / "t.safetensors", {"a": tensor})
+    kept = vkf.Safetensors(tmp_path / "t.safetensors")["a"]
+    assert kept.dtype == "bfloat16"
+    np.testing.assert_array_equal(kept.numpy(), tensor.numpy())
+
+
+def test_arrays_of_them_are_copies(device):
+    tensor = device.tensor(array(2, 3))
+    with pytest.raises(BufferError, match="always a copy"):
+        tensor.__dlpack__(copy=False)
+    if np.lib.NumpyVersion(np.__version__) >= "2.1.0":
+        with pytest.raises(BufferError, match="always a copy"):
+            np.from_dlpack(tensor, copy=False)
+        np.testing.assert_array_equal(np.from_dlpack(tensor, copy=True), tensor.numpy())
+    np.testing.assert_array_equal(np.from_dlpack(tensor), tensor.numpy())
 
 
 def test_wrong_use(programs, device):

@@ -104,6 +104,28 @@ def test_runs_and_tensors(device):
     goes_on(lambda: program.submit().wait())
 
 
+def test_the_end_of_a_program_that_is_at_work(device):
+    g = vkf.Graph()
+    x = g.input("x", [768, 768])
+    for _ in range(12):
+        x = vkf.matmul(x, x)
+    g.output("y", x)
+    a = np.eye(768, dtype=np.float32)
+
+    def call():
+        program = device.compile(g)
+        program.upload("x", a)
+        program.submit()
+
+    goes_on(call)
+
+
+def test_making_states(device):
+    g = vkf.Graph()
+    g.state("s", [96, 1024, 1024])
+    goes_on(lambda: device.make_state([g]))
+
+
 def described(count=3):
     g = vkf.Graph()
     x = g.input("x", [1, g.symbol("tokens", 64), 64])

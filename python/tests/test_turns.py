@@ -78,6 +78,13 @@ def test_a_text_within_a_text_is_refused(model):
             call()
         assert not isinstance(told.value, ValueError)
     assert [first, *open_stream] == want  # as if nothing had been asked
+    drawn = {"temperature": 0.01, "top_k": 2}
+    for one, other in (({}, drawn), (drawn, {})):  # whose programs are others
+        stream = model.stream(ONE, 8, **one)
+        first = next(stream)
+        with pytest.raises(vkf.Error, match=r"close\(\)"):
+            model.generate(OTHER, **other)
+        assert [first, *stream] == want
     for end in (lambda s: s.close(), lambda s: None):
         stream = model.stream(ONE, 8)
         next(stream)

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from conftest import ROOT
 
 import vkformer as vkf
 
@@ -292,6 +293,42 @@ def test_a_forgotten_input_is_told(device):
         step(x=np.ones((2, 4), np.float32))
     with pytest.raises(ValueError, match="rows: there is no such size"):
         step(x=np.ones((2, 4), np.float32), t=np.ones((2, 4), np.float32), sizes={"rows": 2})
+
+
+def test_what_is_none_of_its_kind_is_told(device):
+    three = array(3, 3)
+    with pytest.raises(TypeError, match="set_default_device: is a str; a Device"):
+        vkf.set_default_device("llvmpipe")
+    with pytest.raises(TypeError, match="use_glsl_compiler: is a int; a function"):
+        vkf.use_glsl_compiler(3)
+    with pytest.raises(TypeError, match="b: is a ndarray; what is given by its name is hashable"):
+        vkf.function(lambda x, b: x + b, device=device)(three, b=three)
+    with pytest.raises(ValueError, match="have as many dimensions"):
+        vkf.scaled_dot_product_attention(array(1, 2, 3, 4), array(4), array(1, 2, 3, 4))
+    for norm in (vkf.layer_norm, vkf.rms_norm):
+        with pytest.raises(ValueError, match="have no elements"):
+            norm(np.float32(1), (1,))
+    model = vkf.load_decoder(ROOT / "tests/decoders/llama", device=device, max_tokens=16)
+    for call in (lambda: model.generate([5, 2**40], 2), lambda: model.encode([-2**40])):
+        with pytest.raises(vkf.Error, match="prompt: -?1099511627776 is no token id"):
+            call()
+    for seed in (-1, 2**64):
+        with pytest.raises(vkf.Error, match=f"seed is {seed}"):
+            model.generate([5, 6], 2, seed=seed)
+    encoder = vkf.load_text_encoder(ROOT / "tests/encoders/bert", device=device)
+    with pytest.raises(vkf.Error, match="texts: 1099511627776 is no token id"):
+        encoder.encode([[2**40]])
+
+
+def test_a_value_of_no_dimension_stays_one_beside_a_number(device):
+    g = vkf.Graph()
+    x = g.input("x", [3])
+    for name, y in (("a", x[1] + 2), ("b", x[1] - 2), ("c", 2 - x[1]), ("d", x[1] * 2), ("e", x + 2)):
+        assert y.shape == ((3,) if name == "e" else ())
+        g.output(name, y)
+    out = device.compile(g)(x=np.array([4, 5, 6], np.float32))
+    assert [out[name].shape for name in "abcd"] == [()] * 4
+    assert [float(out[name]) for name in "abcd"] == [7, 3, -3, 10]
 
 
 def test_states_of_none_and_parts_of_less_than_nothing(device):

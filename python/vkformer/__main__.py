@@ -14,6 +14,8 @@ from typing import Callable
 
 import vkformer as vkf
 
+from .models import _tokenizer
+
 
 def devices(_: argparse.Namespace) -> None:
     print(f"vkformer {vkf.__version__}")
@@ -22,9 +24,26 @@ def devices(_: argparse.Namespace) -> None:
     print(f"score mods are compiled by: {vkf.glsl_compiler() or 'nothing (libshaderc is not here, or cannot be opened)'}")
 
 
+def _cache(options: argparse.Namespace) -> int:
+    """Tokens of the prompt and of the answer: what a cache must hold."""
+    facts = vkf.read_decoder(vkf.Checkpoint(options.folder)).facts
+    tokenizer = _tokenizer(options.folder)
+    if tokenizer is None:
+        raise vkf.ArgumentError(f"{options.folder}: has no tokenizer")
+    ids: list[int]
+    if options.chat:
+        ids = tokenizer.encode(vkf.ChatTemplate(options.folder).prompt(options.prompt), special=False)
+    else:
+        ids = vkf.encode_prompt(tokenizer, options.prompt, vkf.begin_of_text(options.folder, facts.begins_texts), facts.begin)
+    tokens: int = len(ids) + options.max_tokens
+    return min(max(tokens, 1), facts.max_positions)
+
+
 def generate(options: argparse.Namespace) -> None:
     model = vkf.load_decoder(options.folder, options.weights, device=vkf.Device(options.device),
-                             max_tokens=options.cache, progress=True)
+                             max_tokens=options.cache or _cache(options), progress=True)
+    for field in model.facts.not_obeyed:
+        print(f"generation_config.json: {field} is not obeyed", file=sys.stderr)
     prompt = model.chat(options.prompt) if options.chat else options.prompt
     if not options.chat:
         print(prompt, end="", flush=True)
@@ -138,7 +157,7 @@ def main() -> int:
     g.add_argument("prompt")
     g.add_argument("--weights", choices=["f32", "f16", "bf16", "int8", "int4"])
     g.add_argument("--max-tokens", type=_whole(63), default=128)
-    g.add_argument("--cache", type=_whole(63), default=0, help="most tokens, prompt included; 0: what the model was trained for")
+    g.add_argument("--cache", type=_whole(63), default=0, help="most tokens, prompt included; 0: those of the prompt and of the answer")
     g.add_argument("--temperature", type=float, default=0.0)
     g.add_argument("--seed", type=_whole(64), default=0)
     g.add_argument("--chat", action="store_true", help="puts the prompt as a question to a chat model")

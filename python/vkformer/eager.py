@@ -32,6 +32,8 @@ def default_device() -> _c.Device:
 
 def set_default_device(device: _c.Device | None) -> None:
     """Sets the device that functions of arrays run on; None: the best there is, made anew."""
+    if device is not None and not isinstance(device, _c.Device):
+        raise TypeError(f"set_default_device: is a {type(device).__name__}; a Device, or None, is wanted")
     global _device
     with _lock:
         _device = device
@@ -205,7 +207,14 @@ class Function:
             key.append(_key(options))
         # types, because NumPy's float32 and PyTorch's have results of their own kind
         key = (type(arrays[0]), *key)
-        found = self._exact.get(key)
+        try:
+            found = self._exact.get(key)
+        except TypeError:
+            for name, value in options.items():
+                if value.__hash__ is None:
+                    raise TypeError(f"{self.__name__}: {name}: is a {type(value).__name__}; what is given by its name is "
+                                    "hashable, and arrays go by their places") from None
+            raise
         return found if found is not None else self._prepare(key, arrays, options, device)
 
     def _prepare(self, key: Any, arrays: Sequence[Any], options: dict[str, Any], tensors: _c.Device | None) -> _Entry:
@@ -256,7 +265,7 @@ class Function:
             order = [names.index(f"{self._result}{i}") for i in range(len(names))]
             on_device = isinstance(arrays[0], _c.Tensor)
             run = program._run_tensors if on_device else program._run  # type: ignore[attr-defined]
-            entry = self._exact[key] = (run, given, _finish(arrays[0]), order if len(order) > 1 else None, program)
+            entry = self._exact[key] = (run, given, _finish(arrays[0], _floating(arrays)), order if len(order) > 1 else None, program)
             return entry
 
     def _compile(self, device: _c.Device, arrays: Sequence[Any], sizes: Sequence[tuple[str, ...]],
@@ -288,19 +297,24 @@ class Function:
         return device.compile(graph, name=self.__name__)
 
 
-def _finish(like: Any) -> Callable[[Any], Any] | None:
-    """From NumPy's array to the kind that the first argument has."""
+def _floating(arrays: Sequence[Any]) -> Any:
+    """The first array of floating point, whose type results have; None: there is none."""
+    return next((a for a in arrays if a is not None and _dtype(a, "") != "int32"), None)
+
+
+def _finish(like: Any, floating: Any) -> Callable[[Any], Any] | None:
+    """From NumPy's array to the kind of `like`, the first argument, and the 16-bit type of `floating`."""
     if isinstance(like, _c.Tensor):
         return None
-    bfloat16 = str(like.dtype).endswith("bfloat16")
+    bfloat16 = floating is not None and str(floating.dtype).endswith("bfloat16")
     if is_torch(like):
         import torch  # type: ignore[import-not-found,unused-ignore]
 
         if bfloat16:
             return lambda x: torch.from_numpy(x).to(torch.bfloat16) if x.dtype.kind == "f" else torch.from_numpy(x)
         return torch.from_numpy  # type: ignore[no-any-return,unused-ignore]
-    if bfloat16:
-        return lambda x: x.astype(like.dtype) if x.dtype.kind == "f" else x
+    if bfloat16 and type(floating).__module__.partition(".")[0] == "numpy":  # which alone has such a type
+        return lambda x: x.astype(floating.dtype) if x.dtype.kind == "f" else x
     return None
 
 

@@ -115,7 +115,7 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
     if _in_graph(query, key, value, attn_mask, sinks, alibi_slopes):
         if not all(x is None or isinstance(x, _c.Value) for x in (query, key, value, attn_mask, sinks, alibi_slopes)):
             raise TypeError("scaled_dot_product_attention: takes arrays, or values of one graph, and not both at once")
-        if not enable_gqa and query.rank == 4 and query.shape[1] != key.shape[1]:
+        if not enable_gqa and query.rank == key.rank == 4 and query.shape[1] != key.shape[1]:
             raise _c.ArgumentError(f"scaled_dot_product_attention: {query.shape[1]} heads of queries and "
                                    f"{key.shape[1]} of keys need enable_gqa=True")
         return _attend(query, key, value, attn_mask, sinks, alibi_slopes, **options)
@@ -128,10 +128,10 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
     lead = tuple(shape[:-3])  # dimensions before the heads are one batch
     if attn_mask is not None and rank >= 2 and len(key.shape) == rank:
         attn_mask = _mask_for(attn_mask, lead, shape[-3] if rank > 2 else 1, query, key, rank)
+    if rank < 2 or len(key.shape) != rank or len(value.shape) != rank:
+        raise _c.ArgumentError(f"scaled_dot_product_attention: query {tuple(shape)}, key {tuple(key.shape)} and "
+                               f"value {tuple(value.shape)} have as many dimensions, 2 or more")
     if rank != 4:
-        if rank < 2 or len(key.shape) != rank or len(value.shape) != rank:
-            raise _c.ArgumentError(f"scaled_dot_product_attention: query {tuple(shape)}, key {tuple(key.shape)} and "
-                                   f"value {tuple(value.shape)} have as many dimensions, 2 or more")
         if tuple(key.shape[:-3]) != lead or tuple(value.shape[:-3]) != lead:
             raise _c.ArgumentError(f"scaled_dot_product_attention: query {tuple(shape)}, key {tuple(key.shape)} and "
                                    f"value {tuple(value.shape)} differ before the heads")
@@ -186,9 +186,9 @@ def softmax(input: Any, dim: int = -1, *, mask: _c.Mask | None = None, scale: fl
 
 def _norm_arguments(name: str, input: Any, normalized_shape: Any) -> None:
     sizes = (normalized_shape,) if isinstance(normalized_shape, numbers.Integral) else tuple(normalized_shape)
-    if len(sizes) != 1 or sizes[0] != input.shape[-1]:
-        raise _c.ArgumentError(f"{name}: normalized_shape is {sizes}; rows of {tuple(input.shape)} have "
-                               f"{input.shape[-1]} elements")
+    last = input.shape[-1] if len(input.shape) > 0 else "no"
+    if len(sizes) != 1 or sizes[0] != last:
+        raise _c.ArgumentError(f"{name}: normalized_shape is {sizes}; rows of {tuple(input.shape)} have {last} elements")
 
 
 def _is_tensor(x: Any) -> bool:

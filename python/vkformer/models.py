@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Generator, Iterator, Sequence, 
 
 from . import _vkformer as _c
 from ._progress import progress_bar
-from ._turns import Lock, Turn
+from ._turns import Turn
 from ._types import Arithmetic, Kept, Path, Split
 from .eager import default_device
 
@@ -22,9 +22,23 @@ def _ids(what: str, tokens: Any) -> list[int]:
     if isinstance(tokens, (bytes, bytearray, memoryview)) or not hasattr(tokens, "__iter__"):
         raise TypeError(f"{what}: is {type(tokens).__name__}; a str, or a sequence of token ids, is wanted")
     try:
-        return [operator.index(i) for i in tokens]
+        ids = [operator.index(i) for i in tokens]
     except TypeError:
         raise TypeError(f"{what}: has what is no token id; ids are integers") from None
+    for i in ids:
+        if not -2**31 <= i < 2**31:
+            raise _c.ArgumentError(f"{what}: {i} is no token id, which 32 bits hold")
+    return ids
+
+
+def _text(what: str, text: str) -> str:
+    """A text, which must be UTF-8."""
+    try:
+        if isinstance(text, str):  # other types are told of where they are taken
+            text.encode()
+    except UnicodeEncodeError:
+        raise _c.ArgumentError(f"{what}: {ascii(text)} is no valid text") from None
+    return text
 
 
 def _tokenizer(folder: Path) -> Any:
@@ -45,6 +59,7 @@ _BUSY = ("this decoder is at work on a text that this thread has not read to its
 
 
 _MOST_CANDIDATES = 128
+_TOP_K = 50  # where none is given
 
 
 def _missing(self: Any, name: str, maker: str) -> str:
@@ -56,9 +71,10 @@ class Decoder(_c.DecoderCore):
     """A language model, compiled for a device, with its tokenizer: load_decoder() makes one.
 
     generate() and stream() take text or token ids; what they give is of the same kind. The methods
-    of C++'s Decoder (prompt, step, next, candidates, score, ...) are here too. Threads take turns, for
-    a whole text each. A decoder has room for one text: beginning another one in the thread that reads
-    a stream() is an Error, until that stream has ended or was closed.
+    of C++'s Decoder (prompt, step, next, candidates, score, ...) are here too; those that go on from the
+    last text do so whether it was drawn or not. Threads take turns, for a whole text each. A decoder has room for one text:
+    beginning another one in the thread that reads a stream() is an Error, until that stream has ended
+    or was closed.
     """
 
     folder: str
@@ -68,11 +84,11 @@ class Decoder(_c.DecoderCore):
     def _open(self, folder: Path, facts: _c.DecoderFacts, device: _c.Device, candidates: int,
               options: dict[str, Any]) -> None:
         self.folder, self.facts, self._device = os.fspath(folder), facts, device
-        self._candidates, self._options = candidates, options
+        self._candidates, self._options, self._found = candidates, options, 0
         self._sampling: _c.DecoderCore | None = None
+        self._at: _c.DecoderCore | None = None  # the programs that read the last text; None: its own
         self._adapter: _c.Adapter | None = None
-        self._lock, self._adapting = Lock(), Lock()
-        self._turn, self._sampling_turn = Turn(_BUSY), Turn(_BUSY)
+        self._turn = Turn(_BUSY)
         self.tokenizer = _tokenizer(folder)
         self._begin: Any = _c.begin_of_text(folder, facts.begins_texts) if self.tokenizer is not None else None
 
@@ -86,8 +102,8 @@ class Decoder(_c.DecoderCore):
         if self.tokenizer is None:
             raise _c.ArgumentError(f"{self.folder}: has no tokenizer; prompts are lists of token ids")
         if isinstance(prompt, _Chat):
-            return list(self.tokenizer.encode(prompt, special=False))
-        return list(_c.encode_prompt(self.tokenizer, prompt, self._begin, self.facts.begin))
+            return list(self.tokenizer.encode(_text("prompt", prompt), special=False))
+        return list(_c.encode_prompt(self.tokenizer, _text("prompt", prompt), self._begin, self.facts.begin))
 
     def chat(self, question: str, system: str = "") -> str:
         """The question as the model was trained to see one: a prompt for generate().
@@ -95,32 +111,62 @@ class Decoder(_c.DecoderCore):
         Its special tokens are in it. It is encoded without further ones, also where text is added behind
         it with +; what else is made of it, as by an f-string, is a text like any other.
         """
+        question, system = _text("question", question), _text("system", system)
         return _Chat(_c.ChatTemplate(self.folder).prompt(question, system))
+
+    def _last(self) -> _c.DecoderCore:
+        """The programs whose cache holds the last text."""
+        at: _c.DecoderCore | None = vars(self).get("_at")
+        return self if at is None else at
 
     def prompt(self, prompts: Sequence[Sequence[int]]) -> None:
         """Forgets what the cache holds and reads prompts, token ids each, of lengths of their own."""
         with self._turn.hold():
             super().prompt(prompts)
+            self._at = None
 
     def append(self, tokens: Sequence[int]) -> None:
         """Reads more tokens of each sequence, (batch, count) behind each other."""
         with self._turn.hold():
-            super().append(tokens)
+            _c.DecoderCore.append(self._last(), tokens)
 
     def step(self, tokens: Sequence[int]) -> None:
         """One more token of each sequence."""
         with self._turn.hold():
-            super().step(tokens)
+            _c.DecoderCore.step(self._last(), tokens)
+
+    def next(self) -> list[int]:
+        """The likeliest next token of each sequence of the last text."""
+        return list(_c.DecoderCore.next(self._last()))
+
+    def room(self) -> int:
+        """Tokens that may follow the last text before the cache is full."""
+        return _c.DecoderCore.room(self._last())
+
+    def save_cache(self, file: Path) -> None:
+        """Writes what the cache holds of the last text to a safetensors file."""
+        _c.DecoderCore.save_cache(self._last(), file)
+
+    def memory(self) -> _c.ModelMemory:
+        """Bytes that it takes, with the programs and the cache that the first drawn text made."""
+        sampling: _c.DecoderCore | None = vars(self).get("_sampling")
+        both = super().memory()
+        if sampling is not None:
+            both = both._with(sampling.memory())  # type: ignore[attr-defined]
+        return both
 
     def restore_cache(self, file: Path) -> None:
         """Goes on where save_cache() was called, with the same bits if max_tokens is the same."""
         with self._turn.hold():
             super().restore_cache(file)
+            self._at = None
 
     def score(self, tokens: Sequence[int]) -> NDArray[Any]:
         """Logits (tokens, vocabulary) after each token of a text. Needs score=True."""
         with self._turn.hold():
-            return super().score(tokens)
+            logits = super().score(tokens)
+            self._at = None
+            return logits
 
     def set_adapter(self, adapter: _c.Adapter) -> None:
         """Puts a LoRA adapter in; load_decoder(adapter=...) makes room for its kind."""
@@ -132,68 +178,70 @@ class Decoder(_c.DecoderCore):
 
     def _adapt(self, adapter: _c.Adapter | None) -> None:
         """Changes the adapter of both sets of programs, or of none where this thread reads a text."""
-
-        def change(core: _c.DecoderCore) -> None:
-            if adapter is None:
-                _c.DecoderCore.clear_adapter(core)
-            else:
-                _c.DecoderCore.set_adapter(core, adapter)
-
-        self._turn.require_free()
-        self._sampling_turn.require_free()
-        # one turn at a time: whoever holds one may wait for the other
-        with self._adapting.hold():
-            with self._turn.hold():
-                change(self)
-            with self._lock.hold():
-                self._adapter, sampling = adapter, self._sampling
-            if sampling is not None:
-                with self._sampling_turn.hold():
-                    change(sampling)
+        with self._turn.hold():
+            for core in (self, self._sampling):
+                if core is not None and adapter is None:
+                    _c.DecoderCore.clear_adapter(core)
+                elif core is not None and adapter is not None:
+                    _c.DecoderCore.set_adapter(core, adapter)
+            self._adapter, self._at = adapter, None
 
     def _for_sampling(self, top_k: int) -> _c.DecoderCore:
         """The programs that also find the likeliest tokens, which greedy decoding does without."""
-        if self._candidates > 0 and self._sampling is None:
+        if self._candidates > 0:
             return self
-        wanted = min(max(top_k, 50), self.facts.vocab_size)
+        wanted = min(max(top_k, _TOP_K), self.facts.vocab_size)
         if wanted > _MOST_CANDIDATES:
             raise _c.ArgumentError(f"top_k = {top_k}: the likeliest {_MOST_CANDIDATES} tokens are found, and no more")
-        with self._lock.hold():
-            if self._sampling is None or self._candidates < wanted:
-                self._sampling = _c.DecoderCore(self._device, self.weights(), self.model(), candidates=wanted, **self._options)
-                self._candidates = wanted
-                if self._adapter is not None:
-                    self._sampling.set_adapter(self._adapter)
-            return self._sampling
+        if self._sampling is None or self._found < wanted:
+            self._at = None  # so that programs with fewer go
+            sampling = _c.DecoderCore(self._device, self.weights(), self.model(), candidates=wanted, **self._options)
+            if self._adapter is not None:
+                sampling.set_adapter(self._adapter)
+            self._sampling, self._found = sampling, wanted
+        return self._sampling
+
+    def _top_k(self, top_k: int | None) -> int:
+        """How many tokens are drawn among: those that were asked for, which must be found."""
+        found = self._candidates
+        if top_k is None:
+            return min(_TOP_K, found) if found > 0 else _TOP_K
+        if 0 < found < min(top_k, self.facts.vocab_size):
+            raise _c.ArgumentError(f"top_k = {top_k} is more than the {found} tokens that each step finds, as load_decoder(candidates={found}) says")
+        return top_k
 
     def stream_ids(self, prompt: str | Sequence[int], max_tokens: int = 128, *, temperature: float = 0.0,
-                   top_k: int = 50, top_p: float = 1.0, seed: int = 0, ignore_end: bool = False) -> Generator[int, None, None]:
+                   top_k: int | None = None, top_p: float = 1.0, seed: int = 0, ignore_end: bool = False) -> Generator[int, None, None]:
         """Ids of tokens as they come, that which ends the text included."""
         if max_tokens < 0:
             raise _c.ArgumentError(f"max_tokens is {max_tokens}; it is not negative")
+        if not 0 <= operator.index(seed) < 2**64:
+            raise _c.ArgumentError(f"seed is {seed}; it is a whole number from 0 to 2^64 - 1")
         ids = self.encode(prompt)
-        sampler, core = None, cast(_c.DecoderCore, self)
-        if temperature != 0:  # what is negative or no number is refused there
-            sampler = _c.Sampler(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
-            core = self._for_sampling(top_k)
+        likeliest = self._top_k(top_k) if temperature != 0 or top_k is None else top_k
+        # what is out of range is refused here, where nothing is drawn too
+        sampler = _c.Sampler(temperature=temperature, top_k=likeliest, top_p=top_p, seed=seed)
         prompt_of, step_of = _c.DecoderCore.prompt, _c.DecoderCore.step  # which do not take the turn
-        with (self._turn if core is self else self._sampling_turn).hold():
+        with self._turn.hold():
+            core = self._for_sampling(likeliest) if temperature != 0 else cast(_c.DecoderCore, self)
             prompt_of(core, [ids])
+            self._at = core if core is not self else None
             for count in range(1, max_tokens + 1):
-                token = sampler.choose(core) if sampler is not None else core.next()[0]
+                token = sampler.choose(core) if temperature != 0 else _c.DecoderCore.next(core)[0]
                 yield token
-                if (token in self.facts.end and not ignore_end) or count == max_tokens or core.room() == 0:
+                if (token in self.facts.end and not ignore_end) or count == max_tokens or _c.DecoderCore.room(core) == 0:
                     return
                 step_of(core, [token])
 
     def stream(self, prompt: str | Sequence[int], max_tokens: int = 128, *, temperature: float = 0.0,
-               top_k: int = 50, top_p: float = 1.0, seed: int = 0, stop: str | Sequence[str] = ()) -> Generator[Any, None, None]:
+               top_k: int | None = None, top_p: float = 1.0, seed: int = 0, stop: str | Sequence[str] = ()) -> Generator[Any, None, None]:
         """Pieces of text as they come, or ids where the prompt is ids.
 
-        Greedy unless temperature is above 0. Sampling needs the likeliest tokens, as many as
-        load_decoder(candidates=...) says, and draws among these alone; without it the first sampled
-        text compiles programs, and makes a cache, of its own, for a top_k of up to 128. Ends at a token that ends texts, at one of the stops, after
-        max_tokens, or where the cache is full. Stops are texts, and refused where the prompt is ids.
+        Greedy unless temperature is above 0. top_k: the likeliest tokens that are drawn among; None:
+        50. Each step finds as many as load_decoder(candidates=...) says: a top_k above that is an
+        error, and None is at most that. Without it the first sampled text compiles programs, and makes
+        a cache, of its own, for a top_k of up to 128. Ends at a token that ends texts, at one of the
+        stops, after max_tokens, or where the cache is full. Stops are texts, and refused where the prompt is ids.
         """
         if stop and not isinstance(prompt, str):
             raise _c.ArgumentError(f"stop is {stop!r}, a text, and the prompt is token ids, whose answer has none")
@@ -223,7 +271,7 @@ class Decoder(_c.DecoderCore):
             yield piece
 
     def generate(self, prompt: str | Sequence[int], max_tokens: int = 128, *, temperature: float = 0.0,
-                 top_k: int = 50, top_p: float = 1.0, seed: int = 0, stop: str | Sequence[str] = ()) -> Any:
+                 top_k: int | None = None, top_p: float = 1.0, seed: int = 0, stop: str | Sequence[str] = ()) -> Any:
         """The whole answer of stream(): text, or a list of ids where the prompt is ids."""
         parts = list(self.stream(prompt, max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
                                  stop=stop))
@@ -291,7 +339,9 @@ class TextEncoder(_c.TextEncoderCore):
                 if self.tokenizer is None:
                     raise _c.ArgumentError(f"{self.folder}: has no tokenizer; texts are lists of token ids")
                 # cut where the model's authors cut
-                ids.append(self.tokenizer.encode(text, True, True))
+                text, cut = _text("texts", text), self.facts.cut_tokens
+                ids.append(self.tokenizer.encode_within(text, cut, self.facts.lower_case) if cut > 0 else
+                           self.tokenizer.encode(text, True, True))
             else:
                 ids.append(_ids("texts", text))
         return self.embed(ids)

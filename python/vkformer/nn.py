@@ -18,7 +18,7 @@ from typing import Any, Callable, Mapping
 
 from . import _vkformer as _c
 from ._turns import Lock
-from .eager import _dtype, _finish, _key, _require_no_gradient, as_arrays, default_device, require_mask, tensors_device
+from .eager import _dtype, _finish, _floating, _key, _require_no_gradient, as_arrays, default_device, require_mask, tensors_device
 
 __all__ = ["Embedding", "LayerNorm", "Linear", "Module", "MultiheadAttention", "RMSNorm", "Transformer",
            "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
@@ -69,17 +69,26 @@ def _frozen(tensors: dict[str, Any]) -> dict[str, Any]:
     return tensors
 
 
-@functools.lru_cache(maxsize=256)
 def _parameters_of(describe: Any, bound: bool) -> dict[str, bool]:
     found = list(inspect.signature(describe).parameters.values())[int(bound):]
     return {p.name: p.annotation is bool or str(p.annotation).startswith("bool") for p in found}
 
 
+_parameters_of_method = functools.lru_cache(maxsize=256)(_parameters_of)
+
+
 def _parameters(module: Module) -> dict[str, bool]:
     """The parameters of a module's describe(), in their order, and whether each is a bool."""
     describe: Any = module.describe
-    function = getattr(describe, "__func__", None)  # a method's
-    return _parameters_of(describe if function is None else function, function is not None)
+    of_class = getattr(type(module), "describe", None)
+    function = getattr(describe, "__func__", describe)  # a method's
+    if function is getattr(of_class, "__func__", of_class):
+        return _parameters_of_method(function, function is not describe)
+    # one of the module's own, which may keep it: kept with the module
+    kept: tuple[Any, dict[str, bool]] | None = vars(module).get("_described")
+    if kept is None or kept[0] is not describe:
+        kept = vars(module)["_described"] = (describe, _parameters_of(describe, False))
+    return kept[1]
 
 
 def _array(what: str, given: Any) -> Any:
@@ -117,8 +126,8 @@ class Module:
         self._lock = Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        """What copies have: all but the weights and programs on devices, and the lock. A file's tensors are read."""
-        state = {n: v for n, v in vars(self).items() if n not in ("_weights", "_programs", "_lock")}
+        """What copies have: all but what is found anew when it is needed, and the lock. A file's tensors are read."""
+        state = {n: v for n, v in vars(self).items() if n not in ("_weights", "_programs", "_lock", "_described")}
         return {**state, "_tensors": {n: t.numpy() if isinstance(t, _c.HostTensor) else t for n, t in self._tensors.items()}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -169,7 +178,7 @@ class Module:
         like = given[0]
         run = program.tensors if isinstance(like, _c.Tensor) else program
         outputs: Any = run(**dict(zip(names, given)))
-        finish = _finish(like) or (lambda x: x)
+        finish = _finish(like, _floating(given)) or (lambda x: x)
         made = tuple(finish(outputs[f"y{i}"]) for i in range(len(outputs)))
         return made[0] if len(made) == 1 else made
 

@@ -40,12 +40,14 @@ using Vectors = std::vector<std::vector<float>>;
 Vectors embed(const Options& options, const std::vector<Line>& lines) {
     const vkf::Checkpoint checkpoint(options.model);
     const vkf::TextEncoderModel model = vkf::read_text_encoder(checkpoint);
+    const vkf::EncoderFacts& facts = model.facts();
     const vkf::Tokenizer tokenizer(options.model);
     std::vector<std::vector<std::int32_t>> ids;
     for (const Line& line : lines) {
         try {
             // cut where the model's authors cut
-            ids.push_back(tokenizer.encode(line.text, true, true));
+            ids.push_back(facts.cut_tokens > 0 ? tokenizer.encode_within(line.text, facts.cut_tokens, facts.lower_case)
+                                               : tokenizer.encode(line.text, true, true));
         } catch (const vkf::Error& e) {
             throw vkf::Error(e.what(), line.place);
         }

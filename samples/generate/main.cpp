@@ -220,6 +220,9 @@ int generate(const Options& options, Ranks& ranks) {
             loaded = seconds_since(start);
         }};
     const std::optional<vkf::LoraOptions> lora = adapter ? std::optional(adapter->options()) : std::nullopt;
+    for (const std::string& field : facts.not_obeyed) {
+        std::fprintf(stderr, "%sgeneration_config.json: %s is not obeyed\n", ranks.name().c_str(), field.c_str());
+    }
     const Ranks alone("");
     if (!ranks.settle(device, facts, {prompt.size(), options.chunk, options.max_tokens}, [&](bool together) {
             const vkf::DecoderOptions asked =

@@ -13,14 +13,17 @@ import vkformer as vkf
 if len(sys.argv) > 3 or "-h" in sys.argv or "--help" in sys.argv:
     sys.exit("usage: finetune.py [FOLDER [STEPS]]")
 folder = sys.argv[1] if len(sys.argv) > 1 else str(pathlib.Path(__file__).parents[1] / "generate")
-steps = int(sys.argv[2]) if len(sys.argv) > 2 else 150
+steps = int(sys.argv[2]) if len(sys.argv) > 2 else 300
 texts = ["0 is orez.", "1 is eno.", "2 is owt.", "3 is eerht.", "4 is ruof.", "5 is evif."]
 
 device = vkf.Device()
 checkpoint = vkf.Checkpoint(folder)
 model = vkf.read_decoder(checkpoint)
 tokenizer = vkf.Tokenizer(folder)
-batch = [tokenizer.encode(text) for text in texts]
+begin = vkf.begin_of_text(folder, model.facts.begins_texts)
+end = model.facts.end[:1]
+batch = [list(vkf.encode_prompt(tokenizer, text, begin, model.facts.begin)) for text in texts]
+batch = [ids if ids[-1:] == end else ids + end for ids in batch]  # so that answers end
 tuner = vkf.FineTuner(device, checkpoint, model, max_batch=len(batch), max_tokens=max(map(len, batch)),
                       lora=vkf.LoraOptions(rank=8, targets=["q_proj", "v_proj", "o_proj", "up_proj", "down_proj"]),
                       optimizer=vkf.AdamW(lr=2e-2), schedule=vkf.Schedule("cosine", warmup=3, steps=steps), max_norm=1.0)

@@ -489,11 +489,15 @@ static void refuses(host* h, const model* m) {
     FAILS(vkf_add(x, stranger, &z), "graph");
     vkf_graph_destroy(other);
     vkf_softmax_options softmax = {0};
-    FAILS(vkf_softmax(x, &softmax, &z), "struct_size is not set");
+    FAILS(vkf_softmax(x, &softmax, &z), "options: struct_size is not set");
     softmax.struct_size = 0x7fffffff;
     FAILS(vkf_softmax(x, &softmax, &z), "struct_size is not the size of a struct");
     softmax.struct_size = sizeof(softmax) + 1;
-    FAILS(vkf_softmax(x, &softmax, &z), "struct_size is not the size of a struct");
+    FAILS(vkf_softmax(x, &softmax, &z), "options: struct_size is not the size of a struct");
+    const vkf_mask unset = {0};
+    softmax.struct_size = sizeof(softmax);
+    softmax.mask = &unset;
+    FAILS(vkf_softmax(x, &softmax, &z), "mask: struct_size is not set");
     /* an output may be an input */
     vkf_graph* in_place = NULL;
     OK(vkf_graph_create(&in_place));
@@ -530,7 +534,7 @@ static void refuses(host* h, const model* m) {
     } newer = {{.struct_size = sizeof(newer)}, 0};
     OK(vkf_softmax(x, &newer.known, &z));
     newer.unknown = 1;
-    FAILS(vkf_softmax(x, &newer.known, &z), "newer than this library");
+    FAILS(vkf_softmax(x, &newer.known, &z), "options: asks for what is newer than this library");
     vkf_attention result = {0};
     FAILS(vkf_scaled_dot_product_attention(x, x, x, NULL, &result), "of the output, struct_size is not set");
     result.struct_size = sizeof(result);

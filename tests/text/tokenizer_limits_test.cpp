@@ -192,6 +192,15 @@ TEST_CASE("tokenizer: a match that would backtrack through gigabytes is an error
     CHECK_THROWS_WITH_AS(text::regex_finder(std::string(100'000, 'a')), doctest::Contains("the pattern"), Error);
 }
 
+TEST_CASE("tokenizer: a match may take some steps for each byte of a long text") {
+    // as Llama 3's
+    const text::Finder find = text::regex_finder("\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+|[^\\s]+");
+    const std::vector<text::Part> parts = find(std::string(11'000'000, ' ') + "x");
+    REQUIRE(parts.size() == 3);
+    CHECK(parts[0].end == 10'999'999);
+    CHECK(parts[2].end == 11'000'001);
+}
+
 TEST_CASE("tokenizer: steps that would multiply a text, or be taken thousands of times, are refused") {
     const auto said = [](const json& more, const std::string& text) {
         try {

@@ -27,6 +27,25 @@ TEST_CASE("tokenizer: a text is cut only where that is asked for") {
     CHECK(tokenizer.encode("abaab", true, true) == std::vector<std::int32_t>{2, 0});
 }
 
+TEST_CASE("tokenizer: a text is cut to a number of ids with those around it, whatever the file says") {
+    json file = small_bpe();
+    file["truncation"] = {{"direction", "Right"}, {"max_length", 3}, {"strategy", "LongestFirst"}, {"stride", 0}};
+    file["post_processor"] = {
+        {"type", "TemplateProcessing"},
+        {"single",
+         {{{"SpecialToken", {{"id", "S"}}}}, {{"Sequence", {{"id", "A"}}}}, {{"SpecialToken", {{"id", "E"}}}}}},
+        {"special_tokens", {{"S", {{"ids", {8}}}}, {"E", {{"ids", {9}}}}}}};
+    const Tokenizer tokenizer = Tokenizer::parse(file.dump(), "tokenizer.json");
+    CHECK(tokenizer.encode("abaab", true, true) == std::vector<std::int32_t>{8, 2, 9});
+    CHECK(tokenizer.encode_within("abaab", 4) == std::vector<std::int32_t>{8, 2, 0, 9});
+    CHECK(tokenizer.encode_within("abaab", 9) == std::vector<std::int32_t>{8, 2, 0, 2, 9});
+    CHECK(tokenizer.encode_within("abaab", 0) == std::vector<std::int32_t>{8, 9});
+    CHECK(tokenizer.encode_within("AbA", 9, true) == std::vector<std::int32_t>{8, 2, 0, 9});
+    CHECK(tokenizer.encode_within("AbA", 9) == std::vector<std::int32_t>{8, 1, 9});
+    CHECK_THROWS_WITH_AS(tokenizer.encode_within("a", -1), doctest::Contains("-1 is negative"), Error);
+    CHECK_THROWS_WITH_AS(tokenizer.encode_within("A\xff", 9, true), doctest::Contains("byte 1 of the text"), Error);
+}
+
 TEST_CASE("tokenizer: every case of the reference") {
     // another folder of make_cases.py's
     const char* elsewhere = std::getenv("VKFORMER_TOKENIZER_CASES");

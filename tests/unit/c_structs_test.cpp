@@ -74,6 +74,7 @@ const Reasons kMembers{
     {"Capabilities::variants", "for tests"},
     {"DecoderFacts::end", "vkf_decoder_end_tokens() returns it"},
     {"DecoderFacts::layers", "for whoever plans a decoder's memory; vkf_decoder_memory() does"},
+    {"DecoderFacts::not_obeyed", "vkf_decoder_not_obeyed() returns it"},
     {"MemoryHooks::user", "memory_user"},
     {"RopeScaling::kind", "scaling"},
     {"Segment::cost", "the members of Cost stand by themselves"},
