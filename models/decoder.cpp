@@ -187,7 +187,7 @@ struct Decoder::Parts {
                 answers = {};
                 throw Error("the logits of sequence " + std::to_string(row) + " are not finite" +
                                 (options.arithmetic == Arithmetic::f16
-                                     ? "; products of prompts are computed in fp16, which may overflow"
+                                     ? "; products of more than four rows are computed in fp16, which may overflow"
                                      : ""),
                             kDecoder);
             }

@@ -53,6 +53,11 @@ std::vector<std::string> not_obeyed(const json& generation) {
                                                    {"forced_bos_token_id", nullptr},
                                                    {"forced_eos_token_id", nullptr},
                                                    {"forced_decoder_ids", nullptr},
+                                                   {"force_words_ids", nullptr},
+                                                   {"constraints", nullptr},
+                                                   {"guidance_scale", 1},
+                                                   {"penalty_alpha", 0},
+                                                   {"watermarking_config", nullptr},
                                                    {"sequence_bias", nullptr},
                                                    {"stop_strings", nullptr},
                                                    {"exponential_decay_length_penalty", nullptr}};

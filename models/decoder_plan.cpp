@@ -243,20 +243,26 @@ std::optional<std::int64_t> DecoderPlan::Parts::chunk_that_fits(const Capabiliti
 }
 
 std::optional<std::int64_t> DecoderPlan::Parts::max_tokens_that_fit(const Capabilities& device) const {
-    DecoderOptions o = options;
-    while (o.max_tokens > 1) {
-        o.max_tokens /= 2;
-        o.chunk = std::min(o.chunk, o.max_tokens);
+    const auto fits = [&](std::int64_t max_tokens) {
+        DecoderOptions o = options;
+        o.max_tokens = max_tokens;
+        o.chunk = std::min(o.chunk, max_tokens);
         try {
             Parts smaller(model, o);
             smaller.plan(device, weights);
-            if (smaller.memory.total() <= device.device_memory) {
-                return o.max_tokens;
-            }
+            return smaller.memory.total() <= device.device_memory;
         } catch (const Error&) {
+            return false;
         }
+    };
+    if (weights.bytes() > device.device_memory || !fits(1)) {
+        return std::nullopt;
     }
-    return std::nullopt;
+    std::int64_t most = options.max_tokens / 2;
+    while (most > 1 && !fits(most)) {
+        most /= 2;
+    }
+    return std::max<std::int64_t>(most, 1);
 }
 
 void DecoderPlan::Parts::plan_or_name_sizes(const Capabilities& device, const WeightLayout& layout) {

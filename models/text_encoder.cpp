@@ -72,8 +72,12 @@ bool read_pooling(const fs::path& path) {
     return first;
 }
 
-/// Reads sentence_bert_config.json.
-void read_sentence_bert(const fs::path& path, EncoderFacts& facts) {
+/// The names under which sentence-transformers looks for how texts are encoded, in its order.
+constexpr const char* kSentenceConfigs[] = {"sentence_bert_config.json", "sentence_roberta_config.json",
+                                            "sentence_distilbert_config.json"};
+
+/// Reads such a file.
+void read_sentence_config(const fs::path& path, EncoderFacts& facts) {
     const OwnedJson root = read_file(path);
     ConfigReader r(root, utf8_name(path));
     facts.lower_case = r.flag("do_lower_case", false);
@@ -157,9 +161,11 @@ TextEncoderModel read_text_encoder(const Checkpoint& checkpoint) {
     model.facts_ = model.family_->facts();
     model.facts_.model_type = r.text("model_type", "");
     r.finish();
-    const fs::path sentence_bert = checkpoint.folder() / "sentence_bert_config.json";
-    if (is_there(sentence_bert)) {
-        read_sentence_bert(sentence_bert, model.facts_);
+    for (const char* name : kSentenceConfigs) {
+        if (const fs::path path = checkpoint.folder() / name; is_there(path)) {
+            read_sentence_config(path, model.facts_);
+            break;
+        }
     }
     const fs::path modules = checkpoint.folder() / "modules.json";
     const fs::path pooling = checkpoint.folder() / "1_Pooling" / "config.json";

@@ -35,8 +35,8 @@ private:
 /// Reads config.json, and what sentence-transformers puts beside it: 1_Pooling/config.json, which
 /// says whether a text's vector is the mean of its hidden states, as without that file, or the
 /// state of its first token; modules.json, which may name a Transformer, a Pooling and a Normalize;
-/// and sentence_bert_config.json, which says how texts are cut. Throws Error as read_decoder()
-/// does, other poolings and modules included.
+/// and sentence_bert_config.json (or _roberta_, _distilbert_), which says how texts are cut. Throws
+/// Error as read_decoder() does, other poolings and modules included.
 VKF_API TextEncoderModel read_text_encoder(const Checkpoint& checkpoint);
 
 struct TextEncoderOptions {

@@ -199,6 +199,18 @@ TEST_CASE("decoder: fields of generation_config.json that are not obeyed are tol
                                                                        {"forced_bos_token_id", 1},
                                                                        {"forced_eos_token_id", 2},
                                                                        {"min_new_tokens", 5},
+                                                                       {"min_length", 9},
+                                                                       {"encoder_repetition_penalty", 1.2},
+                                                                       {"encoder_no_repeat_ngram_size", 3},
+                                                                       {"forced_decoder_ids", {{1, 5}}},
+                                                                       {"force_words_ids", {{5}}},
+                                                                       {"constraints", {"a"}},
+                                                                       {"guidance_scale", 1.5},
+                                                                       {"penalty_alpha", 0.6},
+                                                                       {"watermarking_config", {{"bias", 2.5}}},
+                                                                       {"sequence_bias", {{{5}, 0.5}}},
+                                                                       {"stop_strings", {"\n"}},
+                                                                       {"exponential_decay_length_penalty", {5, 1.5}},
                                                                        {"num_beams", 4}}) {
         CHECK(told({{name, value}}) == Names{name});
     }

@@ -4,7 +4,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <thread>
 
 #include "layers/sequences.h"
 #include "ops/ops.h"
@@ -158,6 +161,35 @@ TEST_SUITE("device tensor") {
         CHECK(program.download("y") == ones);
         program.run();
         CHECK(program.download("y") == zeros);
+    }
+
+    TEST_CASE("device tensor: no run reads a part of what is written, however small the staging block") {
+        constexpr std::int64_t kNumbers = 1 << 16;
+        DeviceOptions options;
+        options.staging_bytes = 1 << 12;
+        const Device own = Device::create(options);
+        Graph g;
+        g.output("y", scale(g.input("x", {kNumbers}), 2));
+        Program program = own.compile(g);
+        DeviceTensor tensor = own.make_tensor({kNumbers});
+        program.bind("x", tensor);
+        const std::vector<float> written[] = {std::vector<float>(kNumbers, 1.0f), std::vector<float>(kNumbers, 2.0f)};
+        tensor.write(std::as_bytes(std::span(written[0])));
+        std::atomic<bool> done = false;
+        std::thread writer([&] {
+            for (std::size_t n = 0; !done; ++n) {
+                tensor.write(std::as_bytes(std::span(written[n % 2])));
+            }
+        });
+        int parts = 0;
+        for (int run = 0; run < 100; ++run) {
+            program.run();
+            const std::vector<float> y = program.download("y");
+            parts += std::all_of(y.begin(), y.end(), [&](float v) { return v == y[0]; }) ? 0 : 1;
+        }
+        done = true;
+        writer.join();
+        CHECK(parts == 0);
     }
 
     TEST_CASE("device tensor: wrong use is an error, and the next right use works") {

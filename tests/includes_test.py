@@ -54,7 +54,8 @@ NAMES = {
     "locale": "locale",
     "map": "map multimap",
     "memory": "addressof align enable_shared_from_this make_shared make_unique shared_ptr unique_ptr weak_ptr",
-    "mutex": "adopt_lock call_once lock_guard mutex once_flag recursive_mutex scoped_lock timed_mutex unique_lock",
+    "mutex": "adopt_lock call_once lock_guard mutex once_flag recursive_mutex recursive_timed_mutex scoped_lock"
+             " timed_mutex unique_lock",
     "new": "align_val_t bad_alloc nothrow",
     "numbers": "numbers",
     "numeric": "accumulate gcd inner_product iota lcm partial_sum reduce",

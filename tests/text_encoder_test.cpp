@@ -215,6 +215,9 @@ TEST_CASE("text encoder: a folder of sentence-transformers says how its texts ar
     CHECK(facts({{"max_seq_length", 4}}).max_tokens == most);
     CHECK(contains(error_of([&] { facts({{"max_seq_length", 0}}); }), "sentence_bert_config.json: max_seq_length = 0"));
     CHECK(contains(error_of([&] { facts({{"do_lower_case", "yes"}}); }), "do_lower_case"));
+    fs::remove(folder.path() / "sentence_bert_config.json");
+    std::ofstream(folder.path() / "sentence_roberta_config.json") << R"({"max_seq_length": 5})";
+    CHECK(read_text_encoder(Checkpoint(folder.path())).facts().cut_tokens == 5);
 }
 
 TEST_CASE("text encoder: files and fields of older checkpoints are read") {

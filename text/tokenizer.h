@@ -37,9 +37,10 @@ public:
     /// UTF-8, grows to more than 32 times its bytes and 64 KiB, or has what the file has no token
     /// for, not even one for what is unknown. BPE leaves that out instead, as `tokenizers` does.
     std::vector<std::int32_t> encode(std::string_view text, bool special = true, bool truncate = false) const;
-    /// The ids of a text with the tokens that the post-processor puts around it, `most` ids in all,
-    /// whatever the file's `truncation` says of their number: as sentence-transformers encodes, to
-    /// EncoderFacts::cut_tokens. `lower_case`: of the text in lower case. Throws Error as encode().
+    /// The ids of a text with the tokens that the post-processor puts around it: at most `most`,
+    /// but never fewer than these, whatever the file's `truncation` says of their number. So
+    /// sentence-transformers cuts, to EncoderFacts::cut_tokens. `lower_case`: of the text in lower
+    /// case. Throws Error as encode().
     std::vector<std::int32_t> encode_within(std::string_view text, std::int64_t most, bool lower_case = false) const;
     /// The text of ids. Ids that no token has are skipped; with `skip_special` special tokens are
     /// skipped too.

@@ -24,8 +24,8 @@ struct DecoderFacts {
     std::vector<std::int32_t> end = {};      ///< ids that end a text
     std::optional<std::int32_t> begin = {};  ///< id that begins a text
     bool begins_texts = false;               ///< true: trained with `begin` before every text
-    /// Fields of generation_config.json that change what transformers answers without draws, and
-    /// that this library does not obey.
+    /// Fields of generation_config.json, of those known here, that change what transformers answers
+    /// without draws, and that this library does not obey.
     std::vector<std::string> not_obeyed = {};
 };
 

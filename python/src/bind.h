@@ -224,23 +224,9 @@ public:
 private:
     PyThreadState* state_;
 };
-/// True where this thread has the interpreter's lock, and may give it up.
+/// True where this thread has the interpreter's lock, and may wait without it: the interpreter has
+/// not ended, and the process was not forked.
 bool may_release();
-/// Deletes what waits for the device as it ends, without the interpreter's lock.
-struct DeleteUnlocked {
-    template <class T>
-    void operator()(T* object) const {
-        std::optional<Released> release;
-        if (may_release()) release.emplace();
-        delete object;
-    }
-};
-template <class T>
-using Owned = std::unique_ptr<T, DeleteUnlocked>;
-template <class T>
-Owned<T> owned(T object) {
-    return Owned<T>(new T(std::move(object)));
-}
 /// The interpreter's lock is held while it lives, whether or not the thread had it: for what C++
 /// calls. A thread that has to take it after the interpreter has ended sleeps likewise.
 class Locked {
@@ -300,7 +286,15 @@ public:
         owner_ = std::thread::id();
         mutex_.unlock();
     }
-    vkf::Ticket submitted;  ///< the last run that submit() began; it changes behind the mutex
+
+    /// The last run that submit() began, of all programs that share the mutex: what changes their
+    /// State waits for it. It changes behind the mutex.
+    vkf::Ticket last_run;
+    /// Who waits for a ticket takes this too, behind the mutex. The end of a program or model, that
+    /// waits for the same runs, takes it alone: garbage is collected in threads that are at work
+    /// with other programs, and two of these could wait for each other's mutex. Who has this waits
+    /// for runs alone.
+    std::recursive_timed_mutex waiting;
 
 private:
     void refuse_owner() const {
@@ -315,6 +309,27 @@ private:
     std::timed_mutex mutex_;
     std::atomic<std::thread::id> owner_;
 };
+/// Deletes what waits for its runs as it ends, without the interpreter's lock.
+struct DeleteUnlocked {
+    std::shared_ptr<Mutex> mutex = std::make_shared<Mutex>();  ///< of those who call it
+    template <class T>
+    void operator()(T* object) const {
+        if (!may_release()) {
+            delete object;
+            return;
+        }
+        const Released release;
+        const std::lock_guard lock(mutex->waiting);
+        delete object;
+    }
+};
+template <class T>
+using Owned = std::unique_ptr<T, DeleteUnlocked>;
+template <class T>
+Owned<T> owned(T object, std::shared_ptr<Mutex> mutex = std::make_shared<Mutex>()) {
+    return Owned<T>(new T(std::move(object)), DeleteUnlocked{std::move(mutex)});
+}
+
 /// What the making of plans takes: a compiler of GLSL may be a function of Python's.
 Mutex& glsl_mutex();
 
@@ -383,11 +398,16 @@ auto unlocked(F work) {
     return work();
 }
 
+/// Waits for a run of a program, behind its mutex.
+inline void wait(Mutex& mutex, const vkf::Ticket& run) {
+    const std::lock_guard lock(mutex.waiting);
+    run.wait();
+}
 /// Runs `work`, which changes the state, behind the last run that was submitted.
 template <class F>
 void changed(State& state, F work) {
     unlocked(*state.mutex, [&] {
-        state.mutex->submitted.wait();
+        wait(*state.mutex, state.mutex->last_run);
         work();
     });
 }

@@ -16,7 +16,11 @@
 namespace py {
 
 Program::Program(vkf::Program made, const vkf::Device& on, const vkf::Graph& graph, std::shared_ptr<Mutex> lock)
-    : own(owned(std::move(made))), device(on), program(own.get()), mutex(std::move(lock)), symbols(graph.symbols()) {
+    : own(owned(std::move(made), lock)),
+      device(on),
+      program(own.get()),
+      mutex(std::move(lock)),
+      symbols(graph.symbols()) {
     for (const vkf::StorageInfo& s : graph.storages()) {
         if (s.image != vkf::ImageAccess::none) continue;
         if (s.kind == vkf::StorageKind::input) inputs.push_back({s.name, s.shape, s.dtype, {}});
@@ -284,19 +288,16 @@ void read_sizes(const Program& p, const std::vector<Given>& given, std::vector<s
     }
 }
 
-/// Tensors that are bound to a program for the length of one run. What bind() gave before is bound
-/// again then.
+/// Tensors that are bound to a program for the length of one run, and arrays that are uploaded for
+/// it. What bind() gave before is bound again then; where an array took its place, only if the run
+/// was refused.
 class Bindings {
 public:
     Bindings(vkf::Program& program, std::map<std::string, vkf::DeviceTensor, std::less<>> before)
         : program_(program), before_(std::move(before)) {}
     ~Bindings() {
-        for (const std::string* name : names_) {
-            try {
-                program_.bind(*name, before_[*name]);
-            } catch (const std::exception&) {  // a lost device, which the run has told already
-            }
-        }
+        restore(names_);
+        restore(replaced_);
     }
     Bindings(const Bindings&) = delete;
     Bindings& operator=(const Bindings&) = delete;
@@ -305,11 +306,26 @@ public:
         program_.bind(name, tensor);
         names_.push_back(&name);
     }
+    void take_array(const std::string& name, const Array& array) {
+        if (before_.count(name) != 0) replaced_.push_back(&name);
+        upload(program_, name, array);
+    }
+    /// The run was made: arrays keep the places that they took.
+    void keep_arrays() { replaced_.clear(); }
 
 private:
+    void restore(const std::vector<const std::string*>& names) {
+        for (const std::string* name : names) {
+            try {
+                program_.bind(*name, before_[*name]);
+            } catch (const std::exception&) {  // a lost device, which the run has told already
+            }
+        }
+    }
+
     vkf::Program& program_;
     std::map<std::string, vkf::DeviceTensor, std::less<>> before_;
-    std::vector<const std::string*> names_;
+    std::vector<const std::string*> names_, replaced_;
 };
 
 std::vector<nb::object> run(Program& p, const std::vector<Given>& given, std::vector<std::int64_t> sizes,
@@ -332,8 +348,7 @@ std::vector<nb::object> run(Program& p, const std::vector<Given>& given, std::ve
             if (one.tensor) {
                 bindings.bind(one.port->name, one.tensor);
             } else {
-                upload(program, one.port->name, one.array);
-                p.bound.erase(one.port->name);  // its place was taken
+                bindings.take_array(one.port->name, one.array);
             }
         }
         for (std::size_t i = 0; results == Results::tensors && i < p.outputs.size(); ++i) {
@@ -342,6 +357,10 @@ std::vector<nb::object> run(Program& p, const std::vector<Given>& given, std::ve
             bindings.bind(port.name, tensors.back());
         }
         program.run();
+        bindings.keep_arrays();
+        for (const Given& one : given) {
+            if (!one.tensor) p.bound.erase(one.port->name);
+        }
         p.keep_shapes();
     };
     // One thread at a time from the first size to the last output.

@@ -21,7 +21,7 @@ using Texts = std::vector<Ids>;
 /// A decoder and the mutex that its threads take in turn.
 struct Decoder {
     Owned<vkf::Decoder> decoder;
-    std::shared_ptr<Mutex> mutex = std::make_shared<Mutex>();
+    std::shared_ptr<Mutex> mutex = decoder.get_deleter().mutex;
 };
 vkf::DecoderOptions decoder_options(std::int64_t max_batch, std::int64_t max_tokens, std::int64_t chunk,
                                     std::int64_t candidates, const Kept& kv, const Arith& arithmetic,

@@ -17,11 +17,11 @@ using Texts = std::vector<Ids>;
 
 struct TextEncoder {
     Owned<vkf::TextEncoder> encoder;
-    std::shared_ptr<Mutex> mutex = std::make_shared<Mutex>();
+    std::shared_ptr<Mutex> mutex = encoder.get_deleter().mutex;
 };
 struct EncoderDecoder {
     Owned<vkf::EncoderDecoder> model;
-    std::shared_ptr<Mutex> mutex = std::make_shared<Mutex>();
+    std::shared_ptr<Mutex> mutex = model.get_deleter().mutex;
 };
 
 void bind_text_encoder(nb::module_& m) {

@@ -219,7 +219,10 @@ void OneGraph::check(PyObject** arguments, std::size_t count) {
     for (const Dim& size : sizes) require_graph(size, graph);
 }
 
-bool may_release() { return Py_IsInitialized() != 0 && !lock_given_up(); }
+bool may_release() {
+    return Py_IsInitialized() != 0 && !g_ending && !g_forked && !lock_given_up() &&
+           PyGILState_GetThisThreadState() != nullptr;
+}
 
 Released::Released() {
     ++g_inside;

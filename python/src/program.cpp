@@ -48,6 +48,8 @@ bool wait_for(const Ticket& t, double seconds) {
     const auto end = Clock::now() + std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
     if (!t.mutex->try_lock_until(end)) return false;
     const std::lock_guard turn(*t.mutex, std::adopt_lock);
+    const std::unique_lock waiting(t.mutex->waiting, end);
+    if (!waiting) return false;
     return t.ticket.wait(std::max<std::chrono::nanoseconds>(end - Clock::now(), std::chrono::nanoseconds(0)));
 }
 
@@ -178,7 +180,7 @@ void bind_recording(nb::module_& m) {
                 constexpr double kLongest = 9e9;  // whose nanoseconds 64 bits count
                 if (seconds && std::isnan(*seconds)) fail("is not a number", "timeout");
                 if (seconds && *seconds < kLongest) return wait_for(t, std::max(*seconds, 0.0));
-                unlocked(*t.mutex, [&] { t.ticket.wait(); });
+                unlocked(*t.mutex, [&] { wait(*t.mutex, t.ticket); });
                 return true;
             },
             "timeout"_a = nb::none(),
@@ -283,7 +285,7 @@ void bind_program(nb::module_& m) {
             [](P& p) {
                 return unlocked(*p.mutex, [&] {
                     Ticket out{p.get().submit(), p.mutex};
-                    p.mutex->submitted = out.ticket;
+                    p.mutex->last_run = out.ticket;
                     p.keep_shapes();
                     return out;
                 });

@@ -117,7 +117,8 @@ void bind_tensors(nb::module_& m) {
             "__dlpack_device__", [](const T&) { return nb::make_tuple(1, 0); },
             nb::sig("def __dlpack_device__(self) -> tuple[int, int]"))
         .def("write", write, "data"_a, nb::sig("def write(self, data: object) -> None"),
-             "Writes all elements: an array of its shape. Waits for runs that were submitted before.")
+             "Writes all elements: an array of its shape. Waits for runs that were submitted before. Not while another "
+             "thread submits a run of several submissions: that may read some elements of before and some of after.")
         .def("__len__",
              [](const T& t) {
                  if (t.shape().empty()) throw nb::type_error("a tensor of no dimension has no length");

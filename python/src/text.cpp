@@ -48,8 +48,8 @@ void bind_text(nb::module_& m) {
                 return t.encode_within(text, most, lower_case);
             },
             "text"_a, "most"_a, "lower_case"_a = false,
-            "The ids of a text with the tokens that the post-processor puts around it, at most `most` in all; "
-            "lower_case: of the text in lower case.")
+            "The ids of a text with the tokens that the post-processor puts around it, at most `most` in all but never "
+            "fewer than these; lower_case: of the text in lower case.")
         .def(
             "decode",
             [](const T& t, const Ids& ids, bool skip_special) {

@@ -27,12 +27,12 @@ using Ids = std::vector<std::int32_t>;
 /// One thread at a time takes a step; programs of its own share the mutex.
 struct Trainer {
     Owned<vkf::Trainer> trainer;
-    std::shared_ptr<Mutex> mutex = std::make_shared<Mutex>();
+    std::shared_ptr<Mutex> mutex = trainer.get_deleter().mutex;
     std::shared_ptr<Program> program = {};
 };
 struct FineTuner {
     Owned<vkf::FineTuner> tuner;
-    std::shared_ptr<Mutex> mutex = std::make_shared<Mutex>();
+    std::shared_ptr<Mutex> mutex = tuner.get_deleter().mutex;
 };
 
 std::function<float(const std::string&)> decay_of(const nb::object& function) {

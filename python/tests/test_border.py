@@ -538,3 +538,18 @@ def test_daemons_sleep_when_the_interpreter_ends(what):
     for wait in ("0", "0.013", "0.05"):
         done = subprocess.run([sys.executable, "-c", code, str(ROOT / "samples/generate"), wait], capture_output=True, text=True, timeout=60)
         assert done.returncode == 0 and not done.stderr, f"{done.returncode} {done.stderr}"
+
+
+def test_programs_go_in_threads_while_the_interpreter_ends():
+    code = ("import atexit, threading, time\n"
+            "ending, kept = threading.Event(), []\n"
+            "def work(): ending.wait(); kept.clear()\n"
+            "thread = threading.Thread(target=work, daemon=True)\n"
+            "@atexit.register\n"  # ahead of vkformer's own function, which is called first so
+            "def end(): ending.set(); thread.join(20); print('alive' if thread.is_alive() else 'gone')\n"
+            "import vkformer as vkf\n"
+            "g = vkf.Graph(); g.output('y', g.input('x', [4]) * 2.0)\n"
+            "kept.append(vkf.default_device().compile(g)); kept[0](x=[1.0] * 4)\n"
+            "thread.start()")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stdout == "gone\n", f"{done.returncode} {done.stdout} {done.stderr}"

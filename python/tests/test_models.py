@@ -123,7 +123,9 @@ def test_streams(model):
     assert len(set(drawn)) > 1 and drawn[1] == model.generate("7 is", temperature=5.0, seed=1)
     told = vkf.load_decoder(GENERATE, max_tokens=64, candidates=50)
     assert drawn[1] == told.generate("7 is", temperature=5.0, seed=1)
-    with pytest.raises(ValueError, match="candidates"):
+    assert model.candidates(0) == told.candidates(0)  # each of the last text
+    model.generate("7 is")
+    with pytest.raises(ValueError, match="candidates"):  # which greedy texts do without
         model.candidates(0)
 
 
@@ -325,6 +327,13 @@ def test_what_goes_on_from_a_text_goes_on_from_the_last(tmp_path):
         model.prompt([[]])
     list(model.stream_ids(ONE, 1, **drawn, top_k=60))  # which makes programs anew
     assert model.next() == [296] and model.memory().cache == both.cache
+    tokens, logits = model.candidates(0)
+    assert tokens[0] == 296 and logits == sorted(logits, reverse=True)
+    options, model._options = model._options, {**model._options, "chunk": 0}
+    with pytest.raises(vkf.Error):
+        list(model.stream_ids(OTHER, 1, **drawn, top_k=70))  # whose programs cannot be made
+    model._options = options
+    assert model.next() == [296] and model.candidates(0) == (tokens, logits)
 
 
 @needs_text

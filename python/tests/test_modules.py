@@ -224,8 +224,11 @@ def test_modules_with_a_describe_of_their_own_go_and_are_copied():
             self.load_state_dict({"weight": np.eye(4, dtype=np.float32), "bias": np.zeros(4, np.float32)})
 
     module, x = Scaled(), array(2, 4)
+    attributes = set(vars(module))
     for twice in (True, False):
         np.testing.assert_allclose(module(x, twice=twice), (1 + twice) * x, rtol=1e-6)
+    assert set(vars(module)) == attributes  # which another thread may be copying or showing
+    assert "_described" not in module.__getstate__() and "described" not in repr(module)
     copied = copy.deepcopy(module)
     np.testing.assert_allclose(copied(x, twice=True), 2 * x, rtol=1e-6)
     module.describe = lambda x: vkf.scale(x, 3.0)

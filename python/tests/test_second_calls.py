@@ -62,6 +62,27 @@ def test_a_refused_call_keeps_what_was_bound(device):
         assert p(z=ZEROS)["y"][0, 0] == 10
 
 
+def test_a_call_that_is_refused_behind_an_upload_keeps_what_was_bound(device):
+    p = sum_of_two(device)
+    p.bind("x", device.tensor(5 * ONES))
+    with pytest.raises(ValueError, match="a tensor of I32 was given"):
+        p(x=ONES, z=device.tensor(np.zeros((3, 4), np.int32)))
+    assert p(z=ZEROS)["y"][0, 0] == 10
+    assert p(x=ONES, z=device.tensor(ZEROS))["y"][0, 0] == 2
+    with pytest.raises(ValueError, match="x: is an input, and was not given"):
+        p(z=ZEROS)
+    g = vkf.Graph()
+    rows = g.symbol("rows", 8)
+    x, z, w = (g.input(name, [rows, 4]) for name in "xzw")
+    g.output("y", x + z + w)
+    p = device.compile(g)
+    p.bind("x", device.tensor(5 * ONES))
+    p.bind("w", device.tensor(2 * ONES))
+    with pytest.raises(ValueError, match="w: is"):  # which has three rows
+        p(x=np.ones((5, 4), np.float32), z=np.ones((5, 4), np.float32))
+    assert p(z=ZEROS)["y"][0, 0] == 7
+
+
 def test_a_call_with_a_bound_output_is_refused_before_it_runs(device):
     p = sum_of_two(device)
     out = device.tensor(7 * ONES)
@@ -80,6 +101,9 @@ def test_results_have_the_16_bits_of_the_first_floating_array(device):
     types = pytest.importorskip("ml_dtypes")
     ids, table = np.array([2, 0]), np.arange(12, dtype=np.float32).reshape(3, 4).astype(types.bfloat16)
 
+    class Kept(np.ndarray):
+        pass
+
     class Rows(vkf.nn.Module):
         def describe(self, ids, table):
             return vkf.embedding(ids, table)
@@ -88,6 +112,7 @@ def test_results_have_the_16_bits_of_the_first_floating_array(device):
         rows = call(ids, table)
         assert rows.dtype == table.dtype
         np.testing.assert_array_equal(rows, table[ids])
+        assert call(ids, table.view(Kept)).dtype == table.dtype
     assert vkf.embedding(ids, table.astype(np.float16)).dtype == np.float16
     assert vkf.embedding(ids, table.astype(np.float32)).dtype == np.float32
 

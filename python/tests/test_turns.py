@@ -174,6 +174,32 @@ def test_runs_and_their_tickets_do_not_mix(device):
     assert in_threads([lambda i=i: runs(i) for i in range(4)]) == [True] * 4
 
 
+def test_programs_go_while_threads_wait_for_their_runs(device):
+    g = vkf.Graph()
+    x = g.input("x", [512, 512])
+    y = g.state("w", [512, 512])
+    for _ in range(4):
+        y = vkf.matmul(y, x)
+    g.output("y", y)
+    state = device.make_state([g])
+    programs = [device.compile(g, state=state) for _ in range(4)]
+    zeros = np.zeros((512, 512), np.float32)
+
+    def run():
+        program = programs.pop()
+        program.upload("x", zeros)
+        ticket = program.submit()
+        waiting = threading.Thread(target=ticket.wait, daemon=True)
+        waiting.start()
+        del program  # which waits for the same run, as write() may
+        state.write("w", zeros + 1)
+        waiting.join(60)
+        return ticket.wait(60)
+
+    assert in_threads([run] * 4) == [True] * 4
+    assert (state["w"] == 1).all()
+
+
 def test_what_is_bound_is_not_lost_to_calls_of_threads(device):
     g = vkf.Graph()
     g.output("y", g.input("x", [4]) * g.input("w", [4]))

@@ -303,9 +303,11 @@ def _floating(arrays: Sequence[Any]) -> Any:
 
 
 def _finish(like: Any, floating: Any) -> Callable[[Any], Any] | None:
-    """From NumPy's array to the kind of `like`, the first argument, and the 16-bit type of `floating`."""
+    """From NumPy's array to the kind of `like`, the first one, and `floating`'s 16-bit type."""
     if isinstance(like, _c.Tensor):
         return None
+    import numpy
+
     bfloat16 = floating is not None and str(floating.dtype).endswith("bfloat16")
     if is_torch(like):
         import torch  # type: ignore[import-not-found,unused-ignore]
@@ -313,7 +315,7 @@ def _finish(like: Any, floating: Any) -> Callable[[Any], Any] | None:
         if bfloat16:
             return lambda x: torch.from_numpy(x).to(torch.bfloat16) if x.dtype.kind == "f" else torch.from_numpy(x)
         return torch.from_numpy  # type: ignore[no-any-return,unused-ignore]
-    if bfloat16 and type(floating).__module__.partition(".")[0] == "numpy":  # which alone has such a type
+    if bfloat16 and isinstance(floating.dtype, numpy.dtype):  # which NumPy's results can have
         return lambda x: x.astype(floating.dtype) if x.dtype.kind == "f" else x
     return None
 
@@ -327,8 +329,8 @@ def function(f: Callable[..., Any], dims: Sequence[str] = (), device: _c.Device 
     from the innermost back: lower case for a size that may vary, upper case for one that is fixed.
     Arguments that have a letter in common have that size in common; "bls~" lets sizes of 1
     broadcast. Without dims, each shape is a family. Results are arrays of the first argument's
-    kind: NumPy, PyTorch, or a Tensor that stays on the device. It runs on `device`; without one, on that
-    of the first Tensor among its arguments, or else on default_device().
+    kind: NumPy, PyTorch, or a Tensor that stays on the device. It runs on `device`; without one, on
+    that of the first Tensor among its arguments, or else on default_device().
 
         swish = vkf.function(lambda x, beta: x * vkf.activate(x * beta, "sigmoid"), ["rN", "N"])
         swish(array, beta)

@@ -71,10 +71,10 @@ class Decoder(_c.DecoderCore):
     """A language model, compiled for a device, with its tokenizer: load_decoder() makes one.
 
     generate() and stream() take text or token ids; what they give is of the same kind. The methods
-    of C++'s Decoder (prompt, step, next, candidates, score, ...) are here too; those that go on from the
-    last text do so whether it was drawn or not. Threads take turns, for a whole text each. A decoder has room for one text:
-    beginning another one in the thread that reads a stream() is an Error, until that stream has ended
-    or was closed.
+    of C++'s Decoder (prompt, step, next, candidates, score, ...) are here too; those that go on
+    from the last text do so whether it was drawn or not. Threads take turns, for a whole text each.
+    A decoder has room for one text: beginning another one in the thread that reads a stream() is an
+    Error, until that stream has ended or was closed.
     """
 
     folder: str
@@ -139,6 +139,10 @@ class Decoder(_c.DecoderCore):
         """The likeliest next token of each sequence of the last text."""
         return list(_c.DecoderCore.next(self._last()))
 
+    def candidates(self, sequence: int) -> tuple[list[int], list[float]]:
+        """The likeliest next tokens of a sequence of the last text and their logits, best first."""
+        return _c.DecoderCore.candidates(self._last(), sequence)
+
     def room(self) -> int:
         """Tokens that may follow the last text before the cache is full."""
         return _c.DecoderCore.room(self._last())
@@ -194,11 +198,11 @@ class Decoder(_c.DecoderCore):
         if wanted > _MOST_CANDIDATES:
             raise _c.ArgumentError(f"top_k = {top_k}: the likeliest {_MOST_CANDIDATES} tokens are found, and no more")
         if self._sampling is None or self._found < wanted:
-            self._at = None  # so that programs with fewer go
             sampling = _c.DecoderCore(self._device, self.weights(), self.model(), candidates=wanted, **self._options)
             if self._adapter is not None:
                 sampling.set_adapter(self._adapter)
-            self._sampling, self._found = sampling, wanted
+            # programs that find fewer go, and with them a text that they read last
+            self._sampling, self._found, self._at = sampling, wanted, None
         return self._sampling
 
     def _top_k(self, top_k: int | None) -> int:
@@ -237,11 +241,12 @@ class Decoder(_c.DecoderCore):
                top_k: int | None = None, top_p: float = 1.0, seed: int = 0, stop: str | Sequence[str] = ()) -> Generator[Any, None, None]:
         """Pieces of text as they come, or ids where the prompt is ids.
 
-        Greedy unless temperature is above 0. top_k: the likeliest tokens that are drawn among; None:
-        50. Each step finds as many as load_decoder(candidates=...) says: a top_k above that is an
-        error, and None is at most that. Without it the first sampled text compiles programs, and makes
-        a cache, of its own, for a top_k of up to 128. Ends at a token that ends texts, at one of the
-        stops, after max_tokens, or where the cache is full. Stops are texts, and refused where the prompt is ids.
+        Greedy unless temperature is above 0. top_k: the likeliest tokens that are drawn among;
+        None: 50. Each step finds as many as load_decoder(candidates=...) says: a top_k above that
+        is an error, and None is at most that. Without it the first sampled text compiles programs,
+        and makes a cache, of its own, for a top_k of up to 128. Ends at a token that ends texts, at
+        one of the stops, after max_tokens, or where the cache is full. Stops are texts, and refused
+        where the prompt is ids.
         """
         if stop and not isinstance(prompt, str):
             raise _c.ArgumentError(f"stop is {stop!r}, a text, and the prompt is token ids, whose answer has none")

@@ -124,9 +124,15 @@ class Module:
         self._weights: dict[_c.Device, _c.Weights] = {}
         self._programs: dict[Any, tuple[_c.Program, _c.Device]] = {}
         self._lock = Lock()
+        # the parameters of a describe() of its own, found at the first call: threads may be going
+        # through the attributes then
+        self._described: tuple[Any, dict[str, bool]] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """What copies have: all but what is found anew when it is needed, and the lock. A file's tensors are read."""
+        """What copies have: all but the lock and what is found anew when it is needed.
+
+        A file's tensors are read.
+        """
         state = {n: v for n, v in vars(self).items() if n not in ("_weights", "_programs", "_lock", "_described")}
         return {**state, "_tensors": {n: t.numpy() if isinstance(t, _c.HostTensor) else t for n, t in self._tensors.items()}}
 

@@ -300,14 +300,15 @@ void Uploader::write(const Block& target, std::uint64_t offset, std::span<const 
 void Uploader::write_in_turn(const Block& target, std::span<const std::byte> bytes) {
     constexpr VkPipelineStageFlags kUse = kCompute | kTransfer;
     constexpr VkAccessFlags kUses = kShaderAccess | kTransferAccess;
-    for (std::uint64_t at = 0; at < bytes.size();) {
-        const std::uint64_t part = std::min<std::uint64_t>(bytes.size() - at, staging_bytes_);
-        barrier(core_->api, commands(), kUse, kUses, kTransfer, VK_ACCESS_TRANSFER_WRITE_BIT);
-        stage(target, at, bytes.subspan(at, part));
-        barrier(core_->api, commands(), kTransfer, VK_ACCESS_TRANSFER_WRITE_BIT, kUse, kUses);
-        flush();
-        at += part;
+    if (bytes.empty()) {
+        return;
     }
+    // one submission: a run between two of them would read a part
+    staging_ = Block(core_, bytes.size(), MemoryUse::upload, "staging");
+    barrier(core_->api, commands(), kUse, kUses, kTransfer, VK_ACCESS_TRANSFER_WRITE_BIT);
+    stage(target, 0, bytes);
+    barrier(core_->api, commands(), kTransfer, VK_ACCESS_TRANSFER_WRITE_BIT, kUse, kUses);
+    flush();
 }
 
 void Uploader::stage(const Block& target, std::uint64_t offset, std::span<const std::byte> bytes) {

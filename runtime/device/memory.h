@@ -105,8 +105,9 @@ public:
     Uploader& operator=(const Uploader&) = delete;
 
     void write(const Block& target, std::uint64_t offset, std::span<const std::byte> bytes);
-    /// Writes behind what was submitted before and ahead of what is submitted from then on, to
-    /// mapped blocks too: for one that runs use, of a device with a queue.
+    /// Writes a whole block behind what was submitted before and ahead of what is submitted from
+    /// then on, mapped ones too: one that runs use, of a device with a queue. The staging block is
+    /// as large.
     void write_in_turn(const Block& target, std::span<const std::byte> bytes);
     /// Fills a range with zeros; offset and bytes multiples of 4.
     void zero(const Block& target, std::uint64_t offset, std::uint64_t bytes);
