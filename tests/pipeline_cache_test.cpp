@@ -115,6 +115,17 @@ private:
     }
 };
 
+/// Such caches, kept in a folder of their own.
+struct KeptLetters {
+    const Environment on{"VKFORMER_PIPELINE_CACHE", std::nullopt};
+    const TemporaryFolder folder;
+    fake::Vulkan vulkan;
+    LetterCaches caches{vulkan, "a"};
+    const DeviceOptions options{.cache_folder = folder.path(), .get_instance_proc_addr = vulkan.entry()};
+
+    KeptLetters() { caches.install(); }
+};
+
 void compile_something(const Device& device) {
     Graph g;
     g.output("y", scale(g.input("x", {4}), 2.0f));
@@ -193,33 +204,28 @@ TEST_SUITE("pipelines") {
     }
 
     TEST_CASE("pipeline cache: what two devices compile at one time is kept of both") {
-        const Environment on("VKFORMER_PIPELINE_CACHE", std::nullopt);
-        const TemporaryFolder folder;
-        fake::Vulkan vulkan;
-        LetterCaches caches{vulkan, "a"};
-        caches.install();
-        const DeviceOptions options{.cache_folder = folder.path(), .get_instance_proc_addr = vulkan.entry()};
+        KeptLetters letters;
         const auto kept = [&](const Device& device) {
-            std::ifstream in(only_file(folder), std::ios::binary);
+            std::ifstream in(only_file(letters.folder), std::ios::binary);
             const std::string file{std::istreambuf_iterator<char>(in), {}};
             const auto data = unframe_cache(device.capabilities(), std::as_bytes(std::span(file)));
             REQUIRE(data.size() > LetterCaches::kHeader);
-            std::string letters(reinterpret_cast<const char*>(data.data()), data.size());
-            letters.erase(0, LetterCaches::kHeader);
-            std::sort(letters.begin(), letters.end());
-            return letters;
+            std::string read(reinterpret_cast<const char*>(data.data()), data.size());
+            read.erase(0, LetterCaches::kHeader);
+            std::sort(read.begin(), read.end());
+            return read;
         };
         {
-            const Device a = Device::create(options), b = Device::create(options);
+            const Device a = Device::create(letters.options), b = Device::create(letters.options);
             compile_something(a);
-            caches.letter = "b";
+            letters.caches.letter = "b";
             compile_something(b);
             CHECK(b.save_pipeline_cache());
             CHECK(kept(b) == "b");
             CHECK(a.save_pipeline_cache());
             CHECK(kept(a) == "ab");
             // what is saved next still has the other's
-            caches.letter = "c";
+            letters.caches.letter = "c";
             Graph g;
             g.output("y", softmax(g.input("x", {3, 5})));
             a.compile(g);
@@ -227,33 +233,29 @@ TEST_SUITE("pipelines") {
             CHECK(kept(a) == "abc");
             // where it cannot be merged, this device's own
             for (const bool host : {true, false}) {
-                vulkan.vkMergePipelineCaches.fail(host ? VK_ERROR_OUT_OF_HOST_MEMORY : VK_ERROR_OUT_OF_DEVICE_MEMORY);
-                caches.letter = host ? "c" : "d";
-                const Value v = g.input(caches.letter, {3, 5});
-                g.output("of " + caches.letter, host ? argmax(v) : rms_norm(v, {}));
+                letters.vulkan.vkMergePipelineCaches.fail(host ? VK_ERROR_OUT_OF_HOST_MEMORY
+                                                               : VK_ERROR_OUT_OF_DEVICE_MEMORY);
+                letters.caches.letter = host ? "c" : "d";
+                const Value v = g.input(letters.caches.letter, {3, 5});
+                g.output("of " + letters.caches.letter, host ? argmax(v) : rms_norm(v, {}));
                 a.compile(g);
                 CHECK(a.save_pipeline_cache());
                 CHECK(kept(a) == (host ? "ac" : "acd"));
             }
         }
-        CHECK(vulkan.live_objects() == 0);
+        CHECK(letters.vulkan.live_objects() == 0);
     }
 
     TEST_CASE("pipeline cache: a file to which nothing is new is not written again") {
-        const Environment on("VKFORMER_PIPELINE_CACHE", std::nullopt);
-        const TemporaryFolder folder;
-        fake::Vulkan vulkan;
-        LetterCaches caches{vulkan, "a"};
-        caches.install();
-        const DeviceOptions options{.cache_folder = folder.path(), .get_instance_proc_addr = vulkan.entry()};
-        { compile_something(Device::create(options)); }
+        KeptLetters letters;
+        { compile_something(Device::create(letters.options)); }
         const auto long_ago = std::filesystem::file_time_type::clock::now() - std::chrono::hours(1);
-        std::filesystem::last_write_time(only_file(folder), long_ago);
-        const auto before = std::filesystem::last_write_time(only_file(folder));
-        const Device device = Device::create(options);
+        std::filesystem::last_write_time(only_file(letters.folder), long_ago);
+        const auto before = std::filesystem::last_write_time(only_file(letters.folder));
+        const Device device = Device::create(letters.options);
         compile_something(device);
         CHECK(device.save_pipeline_cache());
-        CHECK(std::filesystem::last_write_time(only_file(folder)) == before);
+        CHECK(std::filesystem::last_write_time(only_file(letters.folder)) == before);
     }
 
 #if defined(__unix__)

@@ -439,7 +439,8 @@ TEST_SUITE("variables") {
             CHECK(count_of(after, kVariable) == 0);
             CHECK(count_of(after, kPhi) == 0);
         }
-        CHECK(nested(60, 2, 1)[3] == 20000);                    // nor does one take an id in passing
+        // nor does one take an id in passing
+        CHECK(nested(60, 2, 1)[3] == 20000);
         CHECK(count_of(nested(600, 4096, 1), kVariable) == 1);  // too many parts in too many blocks
     }
 
