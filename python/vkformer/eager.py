@@ -308,15 +308,16 @@ def _finish(like: Any, floating: Any) -> Callable[[Any], Any] | None:
         return None
     import numpy
 
-    bfloat16 = floating is not None and str(floating.dtype).endswith("bfloat16")
+    dtype: Any = None if floating is None else floating.dtype
+    bfloat16 = str(dtype).endswith("bfloat16")
     if is_torch(like):
         import torch  # type: ignore[import-not-found,unused-ignore]
 
         if bfloat16:
             return lambda x: torch.from_numpy(x).to(torch.bfloat16) if x.dtype.kind == "f" else torch.from_numpy(x)
         return torch.from_numpy  # type: ignore[no-any-return,unused-ignore]
-    if bfloat16 and isinstance(floating.dtype, numpy.dtype):  # which NumPy's results can have
-        return lambda x: x.astype(floating.dtype) if x.dtype.kind == "f" else x
+    if bfloat16 and isinstance(dtype, numpy.dtype):  # which NumPy's results can have
+        return lambda x: x.astype(dtype) if x.dtype.kind == "f" else x
     return None
 
 
