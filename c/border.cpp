@@ -40,7 +40,7 @@ VKF_ENDS_WITH(vkf_attention, log_sum_exp);
 VKF_ENDS_WITH(vkf_ring_rows, count);
 VKF_ENDS_WITH(vkf_kv_cache, seen);
 VKF_ENDS_WITH(vkf_cached_kv, value);
-VKF_ENDS_WITH(vkf_attention_options, ring);
+VKF_ENDS_WITH(vkf_attention_options, key_lengths);
 VKF_ENDS_WITH(vkf_multi_head_attention_options, mask);
 VKF_ENDS_WITH(vkf_grouped_query_attention_options, reserved);
 VKF_ENDS_WITH(vkf_cross_entropy_options, ignore_index);

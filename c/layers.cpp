@@ -79,6 +79,7 @@ AttentionOptions attention_of(const vkf_attention_options* options, const Graph&
     out.kv_type = weight_type_of(o.kv_type).value_or(WeightType::f32);
     out.value_dim = o.value_dim;
     out.ring = ring_of(o.ring, graph);
+    out.key_lengths = value_or_none(o.key_lengths);
     if (o.score_mod) {
         out.score_mod = score_mod_of(o.score_mod, o.score_mod_parameters, o.score_mod_parameter_count);
     }

@@ -67,8 +67,8 @@ DecoderOptions decoder_options_of(const vkf_decoder_options* options) {
         out.communicator = o.communicator->ranks;
     }
     out.split = pick(std::array{Split::tensor, Split::layers}, o.split, "split");
-    if (o.speeds && out.communicator) {
-        out.speeds.assign(o.speeds, o.speeds + out.communicator->ranks());
+    if (o.speeds) {
+        out.speeds.assign(o.speeds, o.speeds + (out.communicator ? out.communicator->ranks() : 1));
     }
     return out;
 }

@@ -438,6 +438,7 @@ typedef struct vkf_attention_options {
     vkf_weight_type kv_type;    ///< type of key and value; packed as vkf_append() gives them
     int64_t value_dim;          ///< width of packed values; 0: d
     const vkf_ring_rows* ring;  ///< null: keys and values lie in order
+    vkf_value key_lengths;      ///< (B) i32, keys of each sequence; null: all
 } vkf_attention_options;
 
 /// C++: MultiHeadAttentionOptions.
@@ -632,7 +633,7 @@ VKF_API vkf_result vkf_transformer(vkf_value src, vkf_value tgt, const vkf_trans
                                    const vkf_transformer_masks* masks, vkf_value* y);
 
 /// Gives adapters to the linear layers that are described after it. The graph goes on doing so
-/// when `lora` is destroyed.
+/// when `lora` is destroyed, and takes no other.
 VKF_API vkf_result vkf_lora_create(vkf_graph* graph, const vkf_lora_options* options, vkf_lora** lora);
 VKF_API void vkf_lora_destroy(vkf_lora* lora);
 /// Writes A and B of each layer in turn, and how many these are; where they are more than `count`,
@@ -999,8 +1000,9 @@ VKF_API vkf_result vkf_device_tensor_get(const vkf_device_tensor* tensor, vkf_dt
 /// Reads all bytes, for which `capacity` must have room. `count` may be null.
 VKF_API vkf_result vkf_device_tensor_read(const vkf_device_tensor* tensor, void* to, uint64_t capacity,
                                           uint64_t* count);
-/// Writes all elements: `count` is vkf_device_tensor_get()'s bytes. Waits for the queue, once a
-/// program was given the tensor.
+/// Writes all elements: `count` is vkf_device_tensor_get()'s bytes. Where a program has the tensor,
+/// that waits for the runs before it and is one submission, with staging memory as large as the
+/// tensor; see DeviceTensor::write().
 VKF_API vkf_result vkf_device_tensor_write(vkf_device_tensor* tensor, const void* bytes, uint64_t count);
 
 /// One entry of a file's metadata: a name and its text.
@@ -1137,7 +1139,7 @@ VKF_API vkf_result vkf_program_run(vkf_program* program);
 VKF_API vkf_result vkf_program_submit(vkf_program* program, vkf_ticket** ticket);
 VKF_API void vkf_ticket_destroy(vkf_ticket* ticket);
 /// Waits at most this many nanoseconds; 0: does not wait. `done` receives whether the run has
-/// finished.
+/// finished. With a canary (vkf_device_options) it fails where the run did not run.
 VKF_API vkf_result vkf_ticket_wait(const vkf_ticket* ticket, uint64_t timeout, bool* done);
 /// A timeline semaphore that has this value when the run is done; null where the device has none
 /// (vkf_capabilities::timeline_semaphore).
@@ -1303,7 +1305,7 @@ typedef struct vkf_decoder_options {
     void* user;
     const vkf_lora_options* lora;          ///< room for vkf_decoder_set_adapter()'s; null: none
     const vkf_communicator* communicator;  ///< null: this decoder alone
-    const double* speeds;                  ///< one for each rank; null: alike
+    const double* speeds;                  ///< one for each rank, one alone without; null: alike
 } vkf_decoder_options;
 
 /// C++: DecoderFacts.
@@ -1370,7 +1372,7 @@ VKF_API vkf_result vkf_decoder_clear_adapter(vkf_decoder* decoder);
 /// Writes what the cache holds to a file, whole or not at all.
 VKF_API vkf_result vkf_decoder_save_cache(const vkf_decoder* decoder, const char* path);
 /// Goes on from such a file as the decoder that wrote it would, with the same bits where
-/// max_tokens was the same. A file that does not fit is refused, and changes nothing.
+/// max_tokens and chunk were the same. A file that does not fit is refused, and changes nothing.
 VKF_API vkf_result vkf_decoder_restore_cache(vkf_decoder* decoder, const char* path);
 /// Logits (tokens, vocabulary) after each token of a text; needs vkf_decoder_options::score.
 VKF_API vkf_result vkf_decoder_score(vkf_decoder* decoder, const vkf_tokens* tokens, float* logits, uint64_t capacity,
@@ -1425,7 +1427,8 @@ VKF_API vkf_result vkf_encoder_decoder_load_file(vkf_device* device, const char*
 /// The bytes of device memory that it takes.
 VKF_API vkf_result vkf_encoder_decoder_memory(const vkf_encoder_decoder* model, vkf_model_memory* memory);
 VKF_API void vkf_encoder_decoder_destroy(vkf_encoder_decoder* model);
-/// EncoderDecoder::generate(); the next two functions return what it found.
+/// EncoderDecoder::generate(); the next two functions return what it found. Fails where a logit is
+/// not finite.
 VKF_API vkf_result vkf_encoder_decoder_generate(vkf_encoder_decoder* model, uint32_t count, const vkf_tokens* sources,
                                                 int32_t sos, int32_t eos, int32_t pad);
 /// The tokens that the last call found for one source. `capacity` must have room for all. `count`
@@ -1491,7 +1494,7 @@ VKF_API vkf_result vkf_text_encoder_get(const vkf_text_encoder* encoder, vkf_enc
 /// The encoder's own program, to be looked at as vkf_decoder_prompt_program().
 VKF_API vkf_result vkf_text_encoder_program(const vkf_text_encoder* encoder, const vkf_program** program);
 /// Writes for each text a vector of hidden_size numbers, scaled to length 1; the vectors lie behind
-/// each other.
+/// each other. Fails where one is not finite.
 VKF_API vkf_result vkf_text_encoder_embed(vkf_text_encoder* encoder, uint32_t count, const vkf_tokens* texts,
                                           float* vectors, uint64_t capacity, uint64_t* numbers);
 

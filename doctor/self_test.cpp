@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "doctor/check_case.h"
+#include "doctor/kernel_names.h"
 #include "ops/variants.h"
 #include "runtime/device/compile_options.h"
 #include "runtime/device/device_core.h"
@@ -30,18 +31,6 @@ using Clock = std::chrono::steady_clock;
 
 double ms_since(Clock::time_point start) {
     return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
-bool has(const std::vector<std::string>& names, const std::string& name) {
-    return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-std::string together(const std::vector<std::string>& kernels) {
-    std::string out;
-    for (const std::string& name : kernels) {
-        out += (out.empty() ? "" : " + ") + name;
-    }
-    return out;
 }
 
 /// True where something of the plan multiplies in what was asked for.

@@ -7,6 +7,7 @@
 #include "layers/checks.h"
 #include "layers/projections.h"
 #include "layers/sharing.h"
+#include "ops/attention_params.h"
 #include "ops/collectives.h"
 
 namespace vkf {
@@ -28,11 +29,13 @@ AttentionResult multi_head_attention(Value query, Value key, Value value, const 
     const HeadSizes sizes = heads_over_width(kName, query, options.heads);
     fixed_width(kName, key);
     fixed_width(kName, value);
-    const Scope scope(query.graph(), options.name);
+    Graph& g = query.graph();
+    const Part own = share_of_heads(sizes, g.rank()).query;
+    const AttentionOptions attention{.mask = some_heads(options.mask, sizes.heads, own)};
+    support::check_attention(g, attention, {query.size(0), own.count, query.size(1), key.size(1)});
+    const Scope scope(g, options.name);
     const auto [q, k, v] = split_heads(project(QueryKeyValue{query, key, value}, sizes, options.bias), sizes);
-    const Part own = share_of_heads(sizes, query.graph().rank()).query;
-    const AttentionResult a =
-        scaled_dot_product_attention(q, k, v, {.mask = some_heads(options.mask, sizes.heads, own)});
+    const AttentionResult a = scaled_dot_product_attention(q, k, v, attention);
     return {output_projection(merge_heads(a.y), "out_proj", sizes, sizes.heads * sizes.head_dim, options.bias),
             a.weights,
             {}};
@@ -43,17 +46,21 @@ Value multi_head_attention_by_heads(Value query, Value key, Value value, const M
     const HeadSizes sizes = heads_over_width(kName, query, options.heads);
     fixed_width(kName, key);
     fixed_width(kName, value);
-    const Part own = share_of_heads(sizes, query.graph().rank()).query;
-    const Scope scope(query.graph(), options.name);
+    Graph& g = query.graph();
+    const Part own = share_of_heads(sizes, g.rank()).query;
+    const auto attention = [&](const Part& of) {
+        return AttentionOptions{.mask = some_heads(options.mask, sizes.heads, of)};
+    };
+    support::check_attention(g, attention(own), {query.size(0), own.count, query.size(1), key.size(1)});
+    const Scope scope(g, options.name);
     std::vector<Value> heads;
     for (std::int64_t h = own.first; h < own.first + own.count; ++h) {
-        const Scope head(query.graph(), "heads." + std::to_string(h));
+        const Scope head(g, "heads." + std::to_string(h));
         const auto project = [&](Value x, const char* name) {
             return split_heads(linear_layer(x, name, sizes.head_dim, options.bias), 1);
         };
-        const AttentionResult a =
-            scaled_dot_product_attention(project(query, "q_proj"), project(key, "k_proj"), project(value, "v_proj"),
-                                         {.mask = some_heads(options.mask, sizes.heads, {h, 1})});
+        const AttentionResult a = scaled_dot_product_attention(project(query, "q_proj"), project(key, "k_proj"),
+                                                               project(value, "v_proj"), attention({h, 1}));
         heads.push_back(merge_heads(a.y));
     }
     return output_projection(concat(heads, -1), "out_proj", sizes, sizes.heads * sizes.head_dim, options.bias);
@@ -71,20 +78,32 @@ AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOpti
     }
     const HeadSizes sizes{options.heads, options.kv_heads,
                           options.head_dim != 0 ? options.head_dim : width / options.heads};
-    const Scope scope(x.graph(), options.name);
+    check_columns(sizes);
+    Graph& g = x.graph();
+    const Part own = is_whole(g) ? Part{0, sizes.heads} : share_of_heads(sizes, g.rank()).query;
+    const AttentionOptions attention{.mask = some_heads(options.mask, sizes.heads, own),
+                                     .scale = options.scale,
+                                     .softcap = options.softcap,
+                                     .sinks = some_heads(options.sinks, sizes.heads, own),
+                                     .repeat_kv = options.repeat_kv,
+                                     .kv_type = options.cache ? options.cache->type : WeightType::f32,
+                                     .ring = options.cache ? options.cache->seen : std::nullopt};
+    const Dim start = options.cache ? options.cache->start : Dim(0);
+    support::check_attention(
+        g, attention, {x.size(0), own.count, x.size(1), attention.ring ? attention.ring->count : start + x.size(1)});
+    const Scope scope(g, options.name);
     const bool bias = options.bias || options.qkv_bias;
     const auto& names = options.names;
     const QueryKeyValue projected = options.fused_qkv ? project_fused(x, names[0], sizes, bias)
                                                       : project(x, sizes, bias, {names[0], names[1], names[2]});
     auto [q, k, v] = options.qk_norm_eps ? split_and_norm_heads(projected, sizes, *options.qk_norm_eps)
                                          : split_heads(projected, sizes);
-    const Dim start = options.cache ? options.cache->start : Dim(0);
     if (options.rope) {
         Rope turn = *options.rope;
         if (turn.max_positions == 0) {
             // a ring has fewer rows than there are positions
             const bool kept_whole = options.cache && !options.cache->written;
-            turn.max_positions = x.graph().max_of(kept_whole ? options.cache->key.size(1) : start + x.size(1));
+            turn.max_positions = g.max_of(kept_whole ? options.cache->key.size(1) : start + x.size(1));
         }
         q = rope(q, turn, start);
         k = rope(k, turn, start);
@@ -94,14 +113,6 @@ AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOpti
         k = all.key;
         v = all.value;
     }
-    const Part own = share_of_heads(sizes, x.graph().rank()).query;
-    const AttentionOptions attention{.mask = some_heads(options.mask, sizes.heads, own),
-                                     .scale = options.scale,
-                                     .softcap = options.softcap,
-                                     .sinks = some_heads(options.sinks, sizes.heads, own),
-                                     .repeat_kv = options.repeat_kv,
-                                     .kv_type = options.cache ? options.cache->type : WeightType::f32,
-                                     .ring = options.cache ? options.cache->seen : std::nullopt};
     const AttentionResult a = scaled_dot_product_attention(q, k, v, attention);
     return {output_projection(merge_heads(a.y), names[3], sizes, width, options.bias), a.weights, {}};
 }
@@ -126,6 +137,8 @@ IncrementalAttentionResult incremental_attention(Value x, Value context, Value c
                         kName);
         }
     }
+    const AttentionOptions attention{.mask = some_heads(options.mask, whole.heads, own.query), .scale = options.scale};
+    support::check_attention(g, attention, {x.size(0), own.sizes.heads, 1, cache_key.size(2) + 1});
     const Scope scope(g, options.name);
     const Dim e = x.size(1);
     const auto weight = [&](const char* name, bool kv) {
@@ -145,8 +158,7 @@ IncrementalAttentionResult incremental_attention(Value x, Value context, Value c
     const Value q = project(x, weight("q", false));
     const Value k = concat({cache_key, project(context, weight("k", true))}, 2);
     const Value v = concat({cache_value, project(context, weight("v", true))}, 2);
-    const AttentionResult a = scaled_dot_product_attention(
-        q, k, v, {.mask = some_heads(options.mask, whole.heads, own.query), .scale = options.scale});
+    const AttentionResult a = scaled_dot_product_attention(q, k, v, attention);
     const std::int64_t columns = own.sizes.heads * options.head_dim;
     const Value merged = reshape(a.y, {x.size(0), columns});
     const Value out = reshape(contiguous(transpose(weight("o", false), 0, 1)), {e, columns});

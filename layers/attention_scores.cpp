@@ -31,7 +31,7 @@ Value attention_scores(Value query, Value key, const ScoreOptions& options) {
         reshape(q, {q.size(0), q.size(1), 1, options.hidden}) + reshape(k, {k.size(0), 1, k.size(1), options.hidden}),
         Activation::tanh);  // (B, L, S, A)
     const Value scores = linear(pairs, reshape(g.weight("v", {options.hidden}), {1, options.hidden}));
-    return reshape(scores, {q.size(0), q.size(1), k.size(1)});
+    return reshape(scores, {scores.size(0), q.size(1), k.size(1)});
 }
 
 }  // namespace vkf

@@ -3,8 +3,12 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "ops/attention_params.h"
+#include "ops/elementwise.h"
+#include "ops/packed_rows.h"
+#include "runtime/graph/edit.h"
 #include "runtime/graph/packed.h"
 
 namespace vkf {
@@ -30,24 +34,25 @@ CachedKv append(const KvCache& cache, Value key, Value value) {
     if (cache.written.has_value() != cache.seen.has_value()) {
         throw Error("a ring has both the rows that are written and those that are seen", "append");
     }
-    const auto into = [&](Value state, Value x) {
+    struct Written {
+        std::vector<std::pair<Value, Value>> parts;  ///< windows of the state, and what goes there
+        Value seen;
+    };
+    const auto windows_of = [&](const Value& state, const Value& x) {
         if (state.rank() != 4 || x.rank() != 4) {
             throw Error("cache " + state.str() + " and " + x.str() + " must be (batch, tokens, heads, head_dim)",
                         "append");
         }
         const Value rows = slice(state, 0, 0, x.size(0));
-        const auto put = [&](Dim at, Dim from, Dim count) {
-            const Value window = slice(rows, 1, std::move(at), count);
-            const Value part = count == x.size(1) ? x : slice(x, 1, std::move(from), count);
-            if (cache.type == WeightType::f32) {
-                copy_into(window, part);
-            } else {
-                pack_into(window, part, cache.type);
-            }
+        Written out;
+        const auto put = [&](Dim at, Dim from, const Dim& count) {
+            out.parts.emplace_back(slice(rows, 1, std::move(at), count),
+                                   count == x.size(1) ? x : slice(x, 1, std::move(from), count));
         };
         if (!cache.written) {
             put(cache.start, 0, x.size(1));
-            return transpose(slice(rows, 1, 0, cache.start + x.size(1)), 1, 2);
+            out.seen = transpose(slice(rows, 1, 0, cache.start + x.size(1)), 1, 2);
+            return out;
         }
         const RingRows& ring = *cache.written;
         support::check_ring("append", {ring.first, ring.before_end, x.size(1)}, state, state.size(1));
@@ -55,9 +60,25 @@ CachedKv append(const KvCache& cache, Value key, Value value) {
         if (!(ring.before_end == x.size(1))) {
             put(0, ring.before_end, x.size(1) - ring.before_end);
         }
-        return transpose(rows, 1, 2);
+        out.seen = transpose(rows, 1, 2);
+        return out;
     };
-    return {into(cache.key, key), into(cache.value, value)};
+    // nothing is written where one of the two does not fit
+    GraphEdit::Conditions conditions(key.graph());
+    const bool plain = cache.type == WeightType::f32;
+    const Written keys = windows_of(cache.key, key), values = windows_of(cache.value, value);
+    for (const Written* written : {&keys, &values}) {
+        for (const auto& [window, part] : written->parts) {
+            plain ? support::check_copy_into(window, part) : support::check_pack_into(window, part, cache.type);
+        }
+    }
+    conditions.keep();
+    for (const Written* written : {&keys, &values}) {
+        for (const auto& [window, part] : written->parts) {
+            plain ? copy_into(window, part) : pack_into(window, part, cache.type);
+        }
+    }
+    return {keys.seen, values.seen};
 }
 
 }  // namespace vkf

@@ -59,6 +59,9 @@ Lora::Lora(Graph& graph, const LoraOptions& options)
     require(options.rank >= 1, kLora, "rank = " + std::to_string(options.rank) + " is below 1");
     require_finite(kLora, "alpha", options.alpha);
     require(!options.targets.empty(), kLora, "no layer is named that is to have an adapter");
+    require(!graph.linear_hook(), kLora,
+            "the graph's linear layers have a hook already, of another Lora or by after_linear(); one Lora can have "
+            "targets of all kinds");
     graph.after_linear([parts = parts_](Value x, Value y) { return parts->adapted(x, y); });
 }
 

@@ -24,7 +24,8 @@ struct LoraOptions {
 /// NAME.lora_B.weight, which are 0 at first: a layer then computes what it did without.
 class VKF_API Lora {
 public:
-    /// Throws Error for a rank below 1 and where there is no target.
+    /// Throws Error for a rank below 1, where there is no target, and where the graph has a hook
+    /// (Graph::after_linear()) already, as of another Lora.
     Lora(Graph& graph, const LoraOptions& options);
 
     /// A and B of each layer in turn, once where a layer is described several times. Throws Error

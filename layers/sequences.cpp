@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/sequences.h"
 
+#include "ops/checks.h"
+
 namespace vkf {
 
 namespace {
@@ -21,6 +23,7 @@ AttentionResult packed_attention(Value query, Value key, Value value, Value cumu
     const Value q = heads_first(kName, query);
     const Value k = heads_first(kName, key);
     const Value v = heads_first(kName, value);
+    support::require(bool(cumulative_queries), kName, "there are no cumulative_queries, over " + query.str());
     AttentionOptions sequences = options;
     sequences.cumulative_queries = cumulative_queries;
     sequences.cumulative_keys = cumulative_keys;
@@ -34,6 +37,7 @@ PagedKvCache append(const PagedKvCache& cache, Value key, Value value) {
 }
 
 AttentionResult paged_attention(Value query, const PagedKvCache& cache, const AttentionOptions& options) {
+    support::require(bool(cache.table), "paged_attention", "the cache has no table, over " + query.str());
     AttentionOptions paged = options;
     paged.key_lengths = cache.lengths;
     paged.pages = cache.table;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/sharing.h"
 
+#include "layers/linear_hook.h"
 #include "ops/collectives.h"
 #include "runtime/base/error.h"
 
@@ -104,8 +105,17 @@ Shard rows_of_heads(const std::vector<std::int64_t>& heads, std::int64_t head_di
     return shard;
 }
 
+void refuse_hook_of_shares(const Graph& graph) {
+    if (!is_whole(graph) && has_linear_hook(graph)) {
+        throw Error("what after_linear() was given, as by an adapter, cannot be shared out over " +
+                        std::to_string(graph.rank().ranks) + " ranks",
+                    "parallel");
+    }
+}
+
 Value linear_rows(Value x, const std::string& name, const Shard& rows, bool bias, Activation activation) {
     Graph& g = x.graph();
+    refuse_hook_of_shares(g);
     const Scope scope(g, name);
     const std::int64_t count = columns_of_shard(rows);
     const Value weight = g.weight("weight", {count, x.size(-1)}, rows);
@@ -114,6 +124,7 @@ Value linear_rows(Value x, const std::string& name, const Shard& rows, bool bias
 
 Value linear_columns(Value x, const std::string& name, const Shard& columns, std::int64_t out, bool bias) {
     Graph& g = x.graph();
+    refuse_hook_of_shares(g);
     const Scope scope(g, name);
     const Value y = all_reduce(linear(x, g.weight("weight", {out, columns_of_shard(columns)}, columns)));
     return bias ? y + g.weight("bias", {out}) : y;

@@ -45,7 +45,12 @@ HeadShare share_of_heads(const HeadSizes& whole, const Rank& rank);
 Shard rows_of_heads(const std::vector<std::int64_t>& heads, std::int64_t head_dim, std::int64_t first,
                     std::int64_t whole);
 
-/// x W^T + b of a part of the rows of `name`.weight.
+/// Throws Error where the graph is of several ranks and Graph::after_linear() was given something:
+/// that is for whole layers, and ranks have shares of them.
+void refuse_hook_of_shares(const Graph& graph);
+
+/// x W^T + b of a part of the rows of `name`.weight. Throws Error as refuse_hook_of_shares() does,
+/// as the next one.
 Value linear_rows(Value x, const std::string& name, const Shard& rows, bool bias,
                   Activation activation = Activation::none);
 /// x W^T of a part of the columns of `name`.weight (out, ...), which x has, summed over the ranks;

@@ -6,6 +6,7 @@
 #include "layers/norm.h"
 #include "layers/projections.h"
 #include "layers/sharing.h"
+#include "ops/attention_params.h"
 #include "ops/checks.h"
 #include "ops/collectives.h"
 
@@ -109,15 +110,20 @@ Value over_heads(Value mask, const Value& query, std::int64_t heads) {
     return reshape(mask, {of_all ? Dim(1) : query.size(0), heads, mask.size(1), mask.size(2)});
 }
 
+/// key_padding_mask as what broadcasts to (B, H, L, S).
+Value padding_over_heads(Value mask) { return mask ? reshape(mask, {mask.size(0), 1, 1, mask.size(1)}) : mask; }
+
+/// One of PyTorch's masks as one of ours.
+Mask mask_of(Value m) {
+    const bool logical = m && m.dtype() == DType::i32;
+    return {.keys = logical ? m : Value(), .polarity = Polarity::ignore, .bias = logical ? Value() : m};
+}
+
 /// PyTorch's two masks, over `extra` keys appended to `keys`, as one of ours.
 Mask mask_of(const MultiheadAttentionOptions& o, Value attention, const Dim& keys, std::int64_t extra) {
     Mask mask;
-    Value padding = o.key_padding_mask;
-    if (padding) {
-        padding = reshape(padding, {padding.size(0), 1, 1, padding.size(1)});
-    }
     attention = unmasked_columns(attention, keys, extra);
-    padding = unmasked_columns(padding, keys, extra);
+    const Value padding = unmasked_columns(padding_over_heads(o.key_padding_mask), keys, extra);
     for (const Value& m : {attention, padding}) {
         if (!m) {
             continue;
@@ -203,10 +209,19 @@ AttentionResult multihead_attention(Value query, Value key, Value value, const M
     const Value attn_mask = over_heads(options.attn_mask, query, options.num_heads);
     const OwnColumns own(g, sizes);
     const std::int64_t e = own.all, heads = own.heads.count;
-    const Projections in(g, own, options.memory ? e : fixed_width(kName, key),
-                         options.memory ? e : fixed_width(kName, value), options.bias);
+    const std::int64_t kdim = options.memory ? e : fixed_width(kName, key);
+    const std::int64_t vdim = options.memory ? e : fixed_width(kName, value);
+    const std::int64_t extra = std::int64_t{options.add_bias_kv} + std::int64_t{options.add_zero_attn};
+    AttentionOptions attention{.dropout = options.dropout, .dropout_seed = options.dropout_seed};
+    const Dim keys = options.memory  ? options.memory->key.size(2)
+                     : options.cache ? options.cache->start + key.size(1)
+                                     : key.size(1);
+    for (const Value& m : {attn_mask, padding_over_heads(options.key_padding_mask)}) {
+        attention.mask = some_heads(mask_of(m), sizes.heads, own.heads);
+        support::check_attention(g, attention, {query.size(0), heads, query.size(1), keys});
+    }
+    const Projections in(g, own, kdim, vdim, options.bias);
     Value q, k, v;
-    std::int64_t extra = 0;
     if (options.memory) {
         q = in(query, 0, 1);
         k = options.memory->key;
@@ -225,14 +240,12 @@ AttentionResult multihead_attention(Value query, Value key, Value value, const M
         if (options.add_bias_kv) {
             k = append_row(k, own.weight(g, "bias_k", {1, 1, e}, 2));
             v = append_row(v, own.weight(g, "bias_v", {1, 1, e}, 2));
-            ++extra;
         }
         if (options.add_zero_attn) {
             const std::vector<float> zeros(static_cast<std::size_t>(own.part.count), 0.0f);
             const Value zero = g.constant("zero_row", {1, 1, own.part.count}, zeros);
             k = append_row(k, zero);
             v = append_row(v, zero);
-            ++extra;
         }
         k = split_heads(k, heads);
         v = split_heads(v, heads);
@@ -243,11 +256,8 @@ AttentionResult multihead_attention(Value query, Value key, Value value, const M
         k = all.key;
         v = all.value;
     }
-    const AttentionResult a = scaled_dot_product_attention(
-        q, k, v,
-        {.mask = some_heads(mask_of(options, attn_mask, k.size(2) - extra, extra), sizes.heads, own.heads),
-         .dropout = options.dropout,
-         .dropout_seed = options.dropout_seed});
+    attention.mask = some_heads(mask_of(options, attn_mask, keys, extra), sizes.heads, own.heads);
+    const AttentionResult a = scaled_dot_product_attention(q, k, v, attention);
     const auto swapped = [&](Value x) { return options.batch_first || !x ? x : transpose(x, 0, 1); };
     const Value y = swapped(output_projection(merge_heads(a.y), "out_proj", sizes, e, options.bias));
     return {y, options.average_attn_weights ? mean_over_heads(a.weights, options.num_heads) : a.weights, {}};

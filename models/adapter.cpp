@@ -250,6 +250,9 @@ void save_adapter(const fs::path& folder, const State& state, const LoraOptions&
             modules.insert(layer);
         }
     }
+    if (tensors.empty()) {
+        throw Error("the state has no adapter to save in " + utf8_name(folder), "save_adapter");
+    }
     OwnedJson config;
     config["peft_type"] = "LORA";
     config["task_type"] = "CAUSAL_LM";

@@ -57,15 +57,15 @@ private:
 VKF_API void clear_adapter(State& state);
 
 /// Writes the adapter that the states of Lora are, as PEFT does. The folder is made; what is there
-/// is replaced. `base` is what the configuration calls the model. Throws Error naming the file that
-/// cannot be written.
+/// is replaced. `base` is what the configuration calls the model. Throws Error for a state that
+/// has none, and naming the file that cannot be written.
 VKF_API void save_adapter(const std::filesystem::path& folder, const State& state, const LoraOptions& options,
                           const std::string& base);
 
 /// Writes a folder with the checkpoint's model and the adapter in its matrices: W + scale B A, in
 /// the types of the files. Throws Error where the folder has a model already, and naming a layer
-/// that the model has not, that has other sizes, is packed or is tied to the embeddings, or a
-/// number that is not finite.
+/// that the model has not, that has other sizes, is packed or is tied to the embeddings, a number
+/// that is not finite, or the checkpoint's config.json where it is gone.
 VKF_API void merge_adapter(const std::filesystem::path& folder, const Checkpoint& checkpoint, const DecoderModel& model,
                            const Adapter& adapter);
 

@@ -77,11 +77,11 @@ public:
     /// not at all. Throws Error naming the file where it cannot be written.
     void save_cache(const std::filesystem::path& file) const;
     /// Goes on from a file of save_cache() as the decoder that wrote it would: with the same bits
-    /// where its max_tokens was the same, else within the tolerance of docs/numerics.md, since the
-    /// kernels of attention depend on the rows of a cache. That one may have had another max_batch,
-    /// max_tokens or chunk: what is in the file must fit, and so must a ring that has been filled.
-    /// It may have had more candidates. The file says nothing
-    /// of the weights, nor of an adapter, which must be the same. Throws Error naming the file, the
+    /// where its max_tokens and chunk were the same, else within the tolerance of docs/numerics.md,
+    /// since the kernels of attention depend on the rows of a cache and of a run. That one may have
+    /// had another max_batch, max_tokens or chunk: what is in the file must fit, and so must a ring
+    /// that has been filled. It may have had more candidates. The file says nothing of the weights,
+    /// nor of an adapter, which must be the same. Throws Error naming the file, the
     /// tensor and the sizes where the file is of another model, of another type of cache, does not
     /// fit, or is damaged; the decoder is as before then.
     void restore_cache(const std::filesystem::path& file);

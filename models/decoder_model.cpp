@@ -108,6 +108,11 @@ DecoderModel read_decoder(const Checkpoint& checkpoint) {
     return model;
 }
 
-const DecoderFamily& family_of(const DecoderModel& model) noexcept { return *model.family_; }
+const DecoderFamily& family_of(const DecoderModel& model) {
+    if (!model.family_) {
+        throw Error("the model is empty: read_decoder() gives one", "DecoderModel");
+    }
+    return *model.family_;
+}
 
 }  // namespace vkf

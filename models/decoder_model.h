@@ -15,7 +15,8 @@ namespace vkf {
 
 class DecoderFamily;
 
-/// A model is cheap to copy, and immutable.
+/// A model is cheap to copy, and immutable. One that read_decoder() did not give is of no use:
+/// whatever takes it throws Error.
 class VKF_API DecoderModel {
 public:
     const DecoderFacts& facts() const noexcept { return facts_; }
@@ -23,7 +24,7 @@ public:
 private:
     friend DecoderModel read_decoder(std::string_view text, const std::string& file);
     friend DecoderModel read_decoder(const Checkpoint& checkpoint);
-    friend const DecoderFamily& family_of(const DecoderModel& model) noexcept;
+    friend const DecoderFamily& family_of(const DecoderModel& model);
 
     std::shared_ptr<const DecoderFamily> family_;
     DecoderFacts facts_;

@@ -8,8 +8,8 @@
 
 namespace vkf {
 
-/// What was read from config.json.
-const DecoderFamily& family_of(const DecoderModel& model) noexcept;
+/// What was read from config.json. Throws Error for a model that read_decoder() did not give.
+const DecoderFamily& family_of(const DecoderModel& model);
 
 /// The rules of a decoder's files.
 ParameterRules decoder_rules(const DecoderModel& model);

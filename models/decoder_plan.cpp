@@ -8,6 +8,7 @@
 
 #include "layers/sharing.h"
 #include "models/blocks/cached_run.h"
+#include "models/check_within.h"
 #include "models/decoder_name.h"
 #include "models/decoder_parameters.h"
 #include "models/families/family.h"
@@ -28,7 +29,9 @@ bool has_layers_apart(const DecoderOptions& o) {
     return o.communicator && o.split == Split::layers && o.communicator->ranks() > 1;
 }
 
-Rank rank_of(const DecoderOptions& o) { return {o.communicator->rank(), o.communicator->ranks(), o.speeds}; }
+Rank rank_of(const DecoderOptions& o) {
+    return o.communicator ? Rank{o.communicator->rank(), o.communicator->ranks(), o.speeds} : Rank{0, 1, o.speeds};
+}
 
 /// The layers that are this rank's. Throws Error where they cannot be shared out.
 Part own_layers(const DecoderFacts& facts, const DecoderOptions& o) {
@@ -89,23 +92,18 @@ std::string described(const Checkpoint& checkpoint) {
 /// Fills in the options that were left open, and checks them against the model.
 DecoderOptions settled(DecoderOptions o, const DecoderFacts& facts) {
     o.max_tokens = o.max_tokens == 0 ? facts.max_positions : o.max_tokens;
-    const auto within = [](const char* what, std::int64_t value, std::int64_t least, std::int64_t most) {
-        if (value < least || value > most) {
-            throw Error(std::string(what) + " = " + std::to_string(value) + " is outside " + std::to_string(least) +
-                            ".." + std::to_string(most),
-                        kDecoder);
-        }
-    };
-    within("max_tokens", o.max_tokens, 1, facts.max_positions);
-    within("max_batch", o.max_batch, 1, 4096);
-    within("candidates", o.candidates, 0, std::min<std::int64_t>(shader::kTopKMost, facts.vocab_size));
+    check_within(kDecoder, "max_tokens", o.max_tokens, 1, facts.max_positions);
+    check_within(kDecoder, "max_batch", o.max_batch, 1, 4096);
+    check_within(kDecoder, "candidates", o.candidates, 0, std::min<std::int64_t>(shader::kTopKMost, facts.vocab_size));
     if (o.kv == WeightType::int4) {
         throw Error("keys and values are kept as f32, f16, bf16 or int8, not int4", kDecoder);
     }
-    within("chunk", o.chunk, 1, std::int64_t{1} << 20);
+    check_within(kDecoder, "chunk", o.chunk, 1, std::int64_t{1} << 20);
     o.chunk = std::min(o.chunk, o.max_tokens);
     if (o.communicator && o.communicator->ranks() > 1) {
         check_ranks(o, facts);
+    } else {
+        check_rank(rank_of(o));
     }
     own_layers(facts, o);  // throws where they cannot be shared out
     if (o.lora) {
@@ -162,11 +160,21 @@ std::vector<DecoderTask> tasks_of(const DecoderOptions& o) {
     return tasks;
 }
 
-/// Finds the parameters without a plan, because weights do not depend on its sizes.
+std::unique_ptr<Graph> graph_of(const DecoderModel& model, const DecoderOptions& o, DecoderTask task) {
+    auto graph = std::make_unique<Graph>();
+    describe(*graph, model, o, task);
+    return graph;
+}
+
+/// A graph that has the weights, which do not depend on sizes: the smallest one.
+std::unique_ptr<Graph> small_graph_of(const DecoderModel& model, DecoderOptions o) {
+    o.max_batch = o.max_tokens = o.chunk = 1;
+    return graph_of(model, o, DecoderTask::step);
+}
+
+/// Finds the parameters without a plan.
 std::vector<Parameter> parameters_of(const Checkpoint& checkpoint, const DecoderModel& model, const LoadOptions& load) {
-    Graph graph;
-    describe(graph, model, {.max_tokens = 1, .chunk = 1}, DecoderTask::step);
-    return decoder_parameters(graph, checkpoint, model, load);
+    return decoder_parameters(*small_graph_of(model, {}), checkpoint, model, load);
 }
 
 /// Finds the parameters of a rank: those that its graph has. The files are checked against all.
@@ -198,22 +206,29 @@ struct DecoderPlan::Parts {
     WeightLayout weights = WeightLayout::none();
     ModelMemory memory;
 
-    /// Describes each task.
-    Parts(const DecoderModel& m, const DecoderOptions& o) : model(m), options(o) {
-        for (const DecoderTask task : tasks_of(options)) {
-            std::unique_ptr<Graph>& graph = graphs[static_cast<std::size_t>(task)];
-            graph = std::make_unique<Graph>();
-            describe(*graph, model, options, task);
+    Parts(const DecoderModel& m, const DecoderOptions& o) : model(m), options(o) {}
+
+    /// Finds the parameters in a checkpoint. Where no graph can have these sizes, plan() says so.
+    std::vector<Parameter> parameters(const Checkpoint& checkpoint, const LoadOptions& load) {
+        std::unique_ptr<Graph>& prompt = graphs[static_cast<std::size_t>(DecoderTask::prompt)];
+        std::unique_ptr<Graph> small;
+        try {
+            prompt = graph_of(model, options, DecoderTask::prompt);
+        } catch (const Error&) {
+            small = small_graph_of(model, options);
         }
+        return parameters_of(small ? *small : *prompt, checkpoint, model, options, load);
     }
 
-    const Graph& prompt() const { return *graphs[static_cast<std::size_t>(DecoderTask::prompt)]; }
-
-    /// Plans them for weights that lie so. Throws Error where a tensor is too large for the device.
+    /// Describes each task, and plans it for weights that lie so. Throws Error where a tensor is
+    /// too large for any graph or for the device.
     void plan(const Capabilities& device, const WeightLayout& layout) {
         weights = layout;
         for (const DecoderTask task : tasks_of(options)) {
             const auto at = static_cast<std::size_t>(task);
+            if (!graphs[at]) {
+                graphs[at] = graph_of(model, options, task);
+            }
             plans[at] = make_plan(*graphs[at], device, weights, {.arithmetic = options.arithmetic});
             memory.add(plans[at].memory);
         }
@@ -221,11 +236,11 @@ struct DecoderPlan::Parts {
     }
 
     /// Finds a chunk, half of the one asked for or half of that, ..., with which no tensor is too
-    /// large for the device; nothing where the chunk is not the reason.
+    /// large; nothing where the chunk is not the reason.
     std::optional<std::int64_t> chunk_that_fits(const Capabilities& device) const;
     /// Finds a max_tokens likewise, with which all of it fits the device's memory.
     std::optional<std::int64_t> max_tokens_that_fit(const Capabilities& device) const;
-    /// Plans them, or throws Error with a chunk or a max_tokens that fits.
+    /// plan(), or throws Error with a chunk or a max_tokens that fits.
     void plan_or_name_sizes(const Capabilities& device, const WeightLayout& layout);
 };
 
@@ -294,7 +309,7 @@ DecoderPlan::DecoderPlan(const Device& device, const Checkpoint& checkpoint, con
         options.communicator->agree("type of matrices",
                                     load.matrices ? std::string(name_of(*load.matrices)) : "the file's");
     }
-    std::vector<Parameter> parameters = parameters_of(parts->prompt(), checkpoint, model, parts->options, load);
+    std::vector<Parameter> parameters = parts->parameters(checkpoint, load);
     parts->plan_or_name_sizes(on, layout_of(parameters, on));
     parts->found = FoundParameters(std::move(parameters), checkpoint, decoder_rules(model));
     parts_ = parts;

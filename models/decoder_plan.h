@@ -31,13 +31,13 @@ enum class Split : std::uint8_t {
 };
 
 struct DecoderOptions {
-    std::int64_t max_batch = 1;
+    std::int64_t max_batch = 1;  ///< sequences beside each other, 1 to 4096
     /// Most tokens of a sequence, prompt included: the cache holds that many. 0: as many as the
     /// model was trained for, which may be more than the device has memory for.
     std::int64_t max_tokens = 0;
-    std::int64_t chunk = 256;  ///< tokens of a prompt that one run takes
-    /// Number of likeliest tokens that Decoder::candidates() gives, with their logits. 0: none;
-    /// then only the likeliest token comes back.
+    std::int64_t chunk = 256;  ///< tokens of a prompt that one run takes, 1 to 2^20
+    /// Number of likeliest tokens that Decoder::candidates() gives, with their logits, up to 128.
+    /// 0: none; then only the likeliest token comes back.
     std::int64_t candidates = 0;
     /// The type that keys and values are kept as: f32, f16, bf16 or int8.
     WeightType kv = WeightType::f32;
@@ -68,8 +68,9 @@ public:
     /// them. The plan keeps the functions of `load`, which are called when weights are loaded with
     /// it; decoders that are made of it do not. LoadOptions::choose gets matrices under the graph's
     /// names, without data, once each, and none that is packed already. Throws Error where a size
-    /// does not fit the model, as load_decoder() does, or where a tensor does not fit the device;
-    /// then the error names a `chunk` that fits, or else a max_tokens, where there is one.
+    /// does not fit the model, as load_decoder() does, or where a tensor is too large for any
+    /// graph or for the device; then the error names a `chunk` that fits, or else a max_tokens,
+    /// where there is one.
     DecoderPlan(const Device& device, const Checkpoint& checkpoint, const DecoderModel& model,
                 const DecoderOptions& options = {}, const LoadOptions& load = {});
     /// Plans for weights of this layout: Weights::layout(). WeightLayout::none() stands for weights
@@ -131,8 +132,8 @@ VKF_API Weights load_decoder(const Device& device, const Checkpoint& checkpoint,
 /// Writes a folder from which load_decoder() loads the same weights without converting them:
 /// config.json, the tokenizer's files, and model.safetensors with the matrices packed as `load`
 /// says. Its progress counts the bytes written. Needs no device: PackOn::device is an Error. Throws
-/// Error too as load_decoder() does, and where the folder has a model already or a file cannot be
-/// written.
+/// Error too as load_decoder() does, where the folder has a model already or a file cannot be
+/// written, and where the checkpoint's config.json is gone.
 VKF_API void save_decoder(const std::filesystem::path& folder, const Checkpoint& checkpoint, const DecoderModel& model,
                           const LoadOptions& load);
 

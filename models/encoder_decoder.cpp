@@ -7,6 +7,7 @@
 #include "layers/parallel.h"
 #include "models/blocks/token_ids.h"
 #include "models/load_beside.h"
+#include "ops/argmax_of_finite.h"
 #include "runtime/compile/plan.h"
 
 namespace vkf {
@@ -59,6 +60,7 @@ torch::TransformerLayerOptions layer_options(const EncoderDecoderConfig& config)
 }
 
 void EncoderDecoder::describe_encoder(Graph& graph, const EncoderDecoderConfig& config, std::int64_t max_batch) {
+    check_config(config);
     const Dim batch = graph.symbol("batch", max_batch);
     const Dim source = graph.symbol("source", config.max_source);
     const Value tokens = graph.input("source", {batch, source}, DType::i32);
@@ -80,6 +82,7 @@ void EncoderDecoder::describe_encoder(Graph& graph, const EncoderDecoderConfig& 
 }
 
 void EncoderDecoder::describe_decoder(Graph& graph, const EncoderDecoderConfig& config, std::int64_t max_batch) {
+    check_config(config);
     const Dim batch = graph.symbol("batch", max_batch);
     const Dim source = graph.symbol("source", config.max_source);
     const Dim tokens = graph.symbol("tokens", config.max_target);
@@ -107,7 +110,7 @@ void EncoderDecoder::describe_decoder(Graph& graph, const EncoderDecoderConfig& 
         torch::transformer_decoder(embedded, layer_options(config), inputs, "transformer.decoder");
     const Value logits = linear_layer(stack.y, "generator", config.target_vocabulary);
     graph.output("logits", logits);
-    graph.output("next", argmax(logits));
+    graph.output("next", argmax_of_finite(logits));
     graph.output("cross_attention", stack.cross_weights);
 }
 
@@ -131,7 +134,6 @@ struct EncoderDecoder::Parts {
     /// device has not the memory, or where the weights are more than the model's.
     Parts(const Device& device, const WeightLayout& weights, const EncoderDecoderConfig& c, std::int64_t most)
         : config(c), max_batch(most) {
-        check_config(config);
         describe_encoder(encoding, config, max_batch);
         describe_decoder(decoding, config, max_batch);
         for (const auto& [graph, plan] : {std::pair(&encoding, &encoder_plan), std::pair(&decoding, &decoder_plan)}) {
@@ -240,7 +242,11 @@ std::vector<Decoded> EncoderDecoder::generate(std::span<const std::vector<std::i
         const std::vector<float> cross = decoder.download("cross_attention");
         for (std::size_t b = 0; b < batch; ++b) {
             if (done[b]) {
+                last[b] = eos;  // a token that there is, whatever the decoder made of it
                 continue;
+            }
+            if (last[b] < 0) {  // as argmax_of_finite() says it
+                throw Error("the logits of sequence " + std::to_string(b) + " are not finite", kGenerate);
             }
             answers[b].tokens.push_back(last[b]);
             for (std::size_t h = 0; h < heads; ++h) {

@@ -68,7 +68,8 @@ public:
     /// Decodes greedily: begins with `sos` and takes the likeliest token each time, until `eos` or
     /// until there are max_target tokens, sos and eos included. Sources of a batch may differ in
     /// length, and each answer ends on its own. An answer does not depend on what else is in the
-    /// batch. `pad` fills the rest of shorter sources.
+    /// batch. `pad` fills the rest of shorter sources. Throws Error where the logit of the
+    /// likeliest token is not finite, as where weights are damaged.
     std::vector<Decoded> generate(std::span<const std::vector<std::int32_t>> sources, std::int32_t sos,
                                   std::int32_t eos, std::int32_t pad);
 
@@ -77,8 +78,9 @@ public:
     /// output memory (batch, source, E).
     Program& encoder() noexcept;
     /// The decoder: inputs target (batch, tokens) i32 and source_padding; sizes batch, source,
-    /// tokens, start; outputs logits (batch, tokens, V), next (batch, tokens) i32 and
-    /// cross_attention (batch, heads, tokens, source).
+    /// tokens, start; outputs logits (batch, tokens, V), next (batch, tokens) i32, which is ~id
+    /// where the logit of the likeliest id is not finite, and cross_attention (batch, heads,
+    /// tokens, source).
     Program& decoder() noexcept;
 
 private:

@@ -93,6 +93,7 @@ void merge_adapter(const fs::path& folder, const Checkpoint& checkpoint, const D
             fail(name, "is there twice, with " + rules.optional_prefix + " before it and without");
         }
     }
+    check_config_is_there(checkpoint.folder());
     make_model_folder(folder);
     std::vector<HostTensor> tensors;
     for (const std::string& name : checkpoint.names()) {

@@ -28,11 +28,16 @@ double Sampler::uniform() {
 }
 
 std::int32_t Sampler::choose(const Candidates& candidates) {
+    if (candidates.tokens.size() != candidates.logits.size()) {
+        throw Error(std::to_string(candidates.tokens.size()) + " tokens have " +
+                        std::to_string(candidates.logits.size()) + " logits",
+                    "Sampler");
+    }
     const std::size_t count = std::min(candidates.tokens.size(), static_cast<std::size_t>(options_.top_k));
     if (count == 0) {
         throw Error("there are no candidates", "Sampler");
     }
-    const std::int64_t wanted = std::min(options_.top_k, candidates.vocab_size);
+    const std::int64_t wanted = options_.temperature == 0 ? 1 : std::min(options_.top_k, candidates.vocab_size);
     if (static_cast<std::int64_t>(count) < wanted) {
         throw Error("top_k = " + std::to_string(options_.top_k) + " chooses among " + std::to_string(wanted) +
                         " tokens, and there are " + std::to_string(count) +

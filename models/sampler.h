@@ -23,8 +23,9 @@ public:
     /// Throws Error for options out of range.
     explicit Sampler(const SamplerOptions& options);
     /// Chooses a token. `candidates` are best first; there must be at least top_k of them unless
-    /// the vocabulary has fewer. Throws Error where it is told that there are not, and for logits
-    /// that are NaN or have no finite one.
+    /// the vocabulary has fewer; at temperature 0 one is enough. Throws Error where it is told that
+    /// there are not, where not each has a logit, and for logits that are NaN or of which none is
+    /// finite.
     std::int32_t choose(const Candidates& candidates);
 
 private:

@@ -174,7 +174,12 @@ TextEncoderModel read_text_encoder(const Checkpoint& checkpoint) {
     return model;
 }
 
-const EncoderFamily& family_of(const TextEncoderModel& model) noexcept { return *model.family_; }
+const EncoderFamily& family_of(const TextEncoderModel& model) {
+    if (!model.family_) {
+        throw Error("the model is empty: read_text_encoder() gives one", "TextEncoderModel");
+    }
+    return *model.family_;
+}
 
 bool takes_first_token(const TextEncoderModel& model) noexcept { return model.takes_first_token_; }
 
@@ -267,8 +272,11 @@ std::vector<std::vector<float>> TextEncoder::embed(std::span<const std::vector<s
         const std::size_t count = std::min(texts.size() - first, static_cast<std::size_t>(options_.max_batch));
         const std::vector<float> all = run(texts.subspan(first, count));
         for (std::size_t b = 0; b < count; ++b) {
-            const auto at = all.begin() + static_cast<std::ptrdiff_t>(b * width);
-            out.emplace_back(at, at + static_cast<std::ptrdiff_t>(width));
+            const std::span<const float> vector = std::span(all).subspan(b * width, width);
+            if (!std::all_of(vector.begin(), vector.end(), [](float x) { return std::isfinite(x); })) {
+                throw Error("the vector of text " + std::to_string(first + b) + " is not finite", kTextEncoder);
+            }
+            out.emplace_back(vector.begin(), vector.end());
         }
         first += count;
     }

@@ -17,14 +17,15 @@ namespace vkf {
 
 class EncoderFamily;
 
-/// An encoder as its config.json describes it. Cheap to copy; immutable.
+/// An encoder as its config.json describes it. Cheap to copy; immutable. One that
+/// read_text_encoder() did not give is of no use: whatever takes it throws Error.
 class VKF_API TextEncoderModel {
 public:
     const EncoderFacts& facts() const noexcept { return facts_; }
 
 private:
     friend TextEncoderModel read_text_encoder(const Checkpoint& checkpoint);
-    friend const EncoderFamily& family_of(const TextEncoderModel& model) noexcept;
+    friend const EncoderFamily& family_of(const TextEncoderModel& model);
     friend bool takes_first_token(const TextEncoderModel& model) noexcept;
 
     std::shared_ptr<const EncoderFamily> family_;
@@ -73,7 +74,8 @@ public:
     /// A vector of length 1 (whether or not modules.json has a Normalize) for each text, given as
     /// ids with the special tokens around them. A text's vector does not depend on the other texts.
     /// Throws Error for an empty text, one that is too long, a token outside the vocabulary, or
-    /// RoBERTa's padding id within a text.
+    /// RoBERTa's padding id within a text; and naming the first text whose vector is not finite, as
+    /// where weights are damaged.
     std::vector<std::vector<float>> embed(std::span<const std::vector<std::int32_t>> texts);
 
     const TextEncoderModel& model() const noexcept { return model_; }

@@ -5,6 +5,7 @@
 #include "ops/attention_params.h"
 #include "ops/checks.h"
 #include "ops/packed_rows.h"
+#include "runtime/graph/edit.h"
 
 namespace vkf {
 
@@ -14,6 +15,7 @@ using namespace shader;
 using namespace support;
 
 constexpr const char* kName = kAttentionName;
+constexpr const char *kMaskName = "mask", *kBiasName = "bias", *kSlopesName = "alibi_slopes", *kSinksName = "sinks";
 
 /// Tells which of (batch, heads, queries, keys) a tensor has that broadcasts to them.
 uint present_dims(Value x, const char* what, const Shape& scores, bool a_head_each) {
@@ -202,17 +204,36 @@ void copy_heads(Value& k, Value& v, const Value& q, AttentionOptions& o) {
 
 }  // namespace
 
+void support::check_attention(const Graph& graph, const AttentionOptions& o, const Shape& scores) {
+    check_numbers(o);
+    if (o.dropout != 0.0f) {
+        require_symbols(kName, graph, o.dropout_seed);
+    }
+    const auto check = [&](const Value& x, const char* what, bool a_head_each) {
+        if (x) {
+            require(&x.graph() == &graph, kName, std::string(what) + " " + x.str() + " belongs to another graph");
+            present_dims(x, what, scores, a_head_each);
+        }
+    };
+    check(o.mask.keys, kMaskName, false);
+    check(o.mask.bias, kBiasName, false);
+    check(o.mask.alibi_slopes, kSlopesName, true);
+    check(o.sinks, kSinksName, true);
+}
+
 AttentionResult scaled_dot_product_attention(Value query, Value key, Value value, const AttentionOptions& options) {
     AttentionOptions o = options;
     check_shapes(query, key, value, o);
+    GraphEdit::Conditions conditions(query.graph());
     check_sequences(query, key, o);
-    check_numbers(o);
+    Graph& g = query.graph();
+    const Shape scores{query.size(0), query.size(1), query.size(2),
+                       o.pages  ? o.pages.size(1) * key.size(2)
+                       : o.ring ? o.ring->count
+                                : key.size(2)};
+    check_attention(g, o, scores);
     copy_heads(key, value, query, o);
     const Mask& mask = o.mask;
-    Graph& g = query.graph();
-    if (o.dropout != 0.0f) {
-        require_symbols(kName, g, o.dropout_seed);
-    }
 
     AttentionParams p{.softcap = o.softcap,
                       .fill = mask.fill,
@@ -234,20 +255,16 @@ AttentionResult scaled_dot_product_attention(Value query, Value key, Value value
         inputs.push_back(x);
         return static_cast<int>(inputs.size() - 1);
     };
-    const Shape scores{query.size(0), query.size(1), query.size(2),
-                       o.pages  ? o.pages.size(1) * key.size(2)
-                       : o.ring ? o.ring->count
-                                : key.size(2)};
     const auto add_broadcast = [&](const Value& x, const char* what, bool a_head_each, int& at, uint& present) {
         if (x) {
             present = present_dims(x, what, scores, a_head_each);
             at = add(x);
         }
     };
-    add_broadcast(mask.keys, "mask", false, p.mask, p.mask_present);
-    add_broadcast(mask.bias, "bias", false, p.bias, p.bias_present);
-    add_broadcast(mask.alibi_slopes, "alibi_slopes", true, p.slopes, p.slopes_present);
-    add_broadcast(o.sinks, "sinks", true, p.sinks, p.sinks_present);
+    add_broadcast(mask.keys, kMaskName, false, p.mask, p.mask_present);
+    add_broadcast(mask.bias, kBiasName, false, p.bias, p.bias_present);
+    add_broadcast(mask.alibi_slopes, kSlopesName, true, p.slopes, p.slopes_present);
+    add_broadcast(o.sinks, kSinksName, true, p.sinks, p.sinks_present);
     if (o.cumulative_queries) {
         p.queries = add(o.cumulative_queries);
         constrain_cumulative(o.cumulative_queries);
@@ -297,6 +314,7 @@ AttentionResult scaled_dot_product_attention(Value query, Value key, Value value
     const int weights = p.weights, log_sum_exp = p.log_sum_exp;
     check_numbers_of_sequences(query, key, o);
     const std::vector<Value> results = g.add_node(kAttention, inputs, params(std::move(p)), outputs);
+    conditions.keep();
     const auto result = [&](int at) { return at < 0 ? Value() : results[static_cast<std::size_t>(at)]; };
     return {results[0], result(weights), result(log_sum_exp)};
 }

@@ -11,6 +11,7 @@
 #include "runtime/base/numbers.h"
 #include "runtime/compile/inflate.h"
 #include "runtime/compile/lowering.h"
+#include "shaders/attention_shared.h"
 
 namespace vkf {
 
@@ -51,6 +52,10 @@ inline std::int64_t lanes_rounds(shader::uint lanes, std::int64_t keys, std::int
     return static_cast<std::int64_t>(tiles * (1 + (fours + 1) + capping + (lanes + 1)));
 }
 
+/// The invocations of a group of attention_shared.comp, each with two rows.
+inline constexpr shader::uint kAttentionSharedThreads =
+    shader::kAttentionSharedTile / 2 * shader::kAttentionSharedLanes;
+
 /// Counts the rounds of attention_shared.comp, no loop unrolled: with a mask, and the rare loop for
 /// values that are not finite in every tile.
 inline std::int64_t shared_rounds(shader::uint tile, shader::uint blocks, std::int64_t keys, std::int64_t head_dim) {
@@ -59,7 +64,9 @@ inline std::int64_t shared_rounds(shader::uint tile, shader::uint blocks, std::i
     const auto loop = [](std::uint64_t times, std::uint64_t rounds_within = 0) {
         return times * (1 + rounds_within) + 1;
     };
-    const std::uint64_t lanes = 8, loads = 2, rows = 2;
+    constexpr std::uint64_t lanes = shader::kAttentionSharedLanes;
+    constexpr std::uint64_t rows = shader::kAttentionSharedTile * lanes / kAttentionSharedThreads;
+    constexpr std::uint64_t loads = rows;  // of fours, of which a tile is as many as lanes
     const std::uint64_t scores = loop(parts, loop(loads) + loop(lanes)) + loop(rows);
     const std::uint64_t weights = loop(rows, loop(lanes) + loop(blocks));
     const std::uint64_t values = loop(blocks, loop(loads) + loop(lanes) + loop(rows * tile));
@@ -72,16 +79,16 @@ inline std::int64_t shared_rounds(shader::uint tile, shader::uint blocks, std::i
 /// queries and keys without.
 inline constexpr std::int64_t kWorthFusing = 128;
 
+/// Blocks of columns, a tile wide each, that a group computes of results so wide: 1, 2 or 4.
+inline shader::uint column_blocks(std::int64_t width, shader::uint tile) {
+    const auto blocks = static_cast<shader::uint>(divide_up(static_cast<std::uint64_t>(width), tile));
+    return blocks > 2 ? shader::kAttentionMaxBlocks : blocks;
+}
+
 namespace support {
 
 /// Lanes that the kernels for processors can rely on; 0: none.
 shader::uint exact_lanes(const Capabilities& device);
-/// The value, or a copy of it with rows of unit stride.
-ValueId with_rows(Lowering& l, ValueId v);
-/// The value, or a copy of it that lies densely from its first element on.
-ValueId whole(Lowering& l, ValueId v);
-/// The mask, which is an input of the node, as bits, in scratch.
-ValueId pack_mask(Lowering& l, const AttentionParams& params);
 
 }  // namespace support
 

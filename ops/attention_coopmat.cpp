@@ -46,8 +46,7 @@ constexpr uint kFewSubgroups = 2, kSubgroups[] = {kFewSubgroups, 4, 8};
 
 /// Blocks of O. A processor takes one, which compiles sooner.
 uint blocks_of(const Capabilities& device, std::int64_t value_dim) {
-    const uint blocks = static_cast<uint>(divide_up(static_cast<std::uint64_t>(value_dim), kAttentionMatrixTile));
-    return device.cpu() ? 1 : blocks > 2 ? kAttentionMaxBlocks : blocks;
+    return device.cpu() ? 1 : column_blocks(value_dim, kAttentionMatrixTile);
 }
 
 /// Whether weights stay in matrices, for heads so wide. A score mod's own module is made of
@@ -105,7 +104,7 @@ AttentionTiling choose_coopmat_attention(const Capabilities& device, const Atten
         t.defines.push_back("FULL");
     }
     t.tile = kAttentionMatrixTile;
-    t.why = t.matrices.front().str() + (elements ? ", weights stay in them" : "");
+    t.why = matrices_of(t.matrices.front().mat) + (elements ? ", weights stay in them" : "");
     t.arithmetic = Arithmetic::f16;
     return t;
 }

@@ -12,6 +12,7 @@
 #include "ops/elementwise.h"
 #include "ops/stored_order.h"
 #include "runtime/compile/lowering.h"
+#include "runtime/graph/info_of.h"
 
 namespace vkf {
 
@@ -20,8 +21,6 @@ namespace {
 using namespace support;
 
 constexpr const char* kName = "attention_gradient";
-
-const ValueInfo& info_of(const Value& x) { return x.graph().values()[x.id()]; }
 
 /// A value of its own for each input that is differentiated: those that share a tensor, or are a
 /// part of one, are copied.

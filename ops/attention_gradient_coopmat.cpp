@@ -2,6 +2,7 @@
 #include "ops/attention_choice.h"
 #include "ops/attention_gradient_tiles.h"
 #include "ops/left_out.h"
+#include "ops/matrices.h"
 #ifdef VKFORMER_GL_KHR_COOPERATIVE_MATRIX
 #include "attention_gradient_coopmat.spv.h"
 #endif
@@ -29,19 +30,15 @@ constexpr uint kMostWholeBytes = 40960;
 
 std::optional<GradientMatrixTile> gradient_matrix_tile(const Capabilities& device, std::int64_t near_rows,
                                                        std::uint32_t columns, std::uint32_t widest) {
-    const auto wanted = static_cast<uint>(divide_up(columns, kAttentionGradientTile));
     const auto whole = static_cast<uint>(align_up(widest, kAttentionGradientTile));
     std::optional<GradientMatrixTile> best;
-    const auto work = [](const MatrixShape& s) { return std::uint64_t{s.m} * s.n * s.k; };
     for (const MatrixShape& shape : device.matrix_shapes) {
-        if (work(shape) == 0 || (best && work(shape) <= work(best->mat))) {
+        if (multiplications(shape) <= (best ? multiplications(best->mat) : 0)) {
             continue;
         }
         GradientMatrixTile t{.mat = shape,
                              .subgroup_rows = device.cpu() ? shape.m : std::max(kSubgroupRows, shape.m),
-                             .blocks = device.cpu() ? 1
-                                       : wanted > 2 ? kAttentionGradientMaxBlocks
-                                                    : wanted,
+                             .blocks = device.cpu() ? 1 : column_blocks(columns, kAttentionGradientTile),
                              .subgroup = device.matrix_subgroup_size};
         const auto take = [&](uint subgroups, uint part, bool at_once) {
             t.subgroups = subgroups;

@@ -9,9 +9,11 @@
 #include "ops/attention_choice.h"
 #include "ops/attention_gradient.h"
 #include "ops/attention_gradient_parts.h"
+#include "ops/attention_operands.h"
 #include "ops/dropout.h"
 #include "ops/elementwise.h"
 #include "ops/fours.h"
+#include "ops/lanes.h"
 #include "ops/pushed_mask.h"
 #include "ops/reduce.h"
 #include "ops/variants.h"
@@ -32,6 +34,7 @@ const Shader kLanes8Wide{"attention_gradient8_wide", spirv::kAttentionGradientSp
 const Shader kDelta{"attention_delta", spirv::kAttentionDeltaSpirv};
 
 constexpr uint kLocalSize = 64;
+static_assert(kAttentionGradientMaxBlocks == kAttentionMaxBlocks, "column_blocks() tells both");
 
 /// Rows that a group takes.
 constexpr uint near_rows(uint lanes) { return lanes == 4 ? 4 : 16; }
@@ -48,53 +51,6 @@ std::int64_t rounds_of(uint lanes, const AttentionParams& p, const GradientChunk
     }
     const std::int64_t to_clear = near_rows(lanes) + 2;
     return std::max(far_tiles(p.most_keys) * (lanes + 2), far_tiles(chunks.queries * p.group) * (a_tile + to_clear));
-}
-
-/// Operands: those of shaders/attention_gradient.h, then seed_view(). Words: the side, and the
-/// columns and rows that a group takes, then the first query of a chunk and its most queries, or 0.
-void prepare_side(const Operands& operands, Command& command) noexcept {
-    const auto& params = operands.params<AttentionGradientParams>().attention;
-    const View& q = operands[kAttentionGradientBindingQuery];
-    const View& k = operands[kAttentionGradientBindingKey];
-    const View& v = operands[kAttentionGradientBindingValue];
-    const View& dy = operands[kAttentionGradientBindingDy];
-    const View& first = operands[kAttentionGradientBindingFirst];
-    const View& second = operands[kAttentionGradientBindingSecond];
-    const uint side = operands.words[0];
-    AttentionGradientPush push{};
-    push.head_dim = q.dim(0);
-    push.value_dim = v.dim(0);
-    push.queries = q.dim(1);
-    push.keys = k.dim(1);
-    const auto place = [](const View& x, uint& batch, uint& head, uint& row, uint& offset) {
-        batch = x.step(3);
-        head = x.step(2);
-        row = x.step(1);
-        offset = x.offset;
-    };
-    place(q, push.q_batch, push.q_head, push.q_row, push.q_offset);
-    place(k, push.k_batch, push.k_head, push.k_row, push.k_offset);
-    place(v, push.v_batch, push.v_head, push.v_row, push.v_offset);
-    place(dy, push.d_batch, push.d_head, push.d_row, push.d_offset);
-    place(first, push.first_batch, push.first_head, push.first_row, push.first_offset);
-    place(second, push.second_batch, push.second_head, push.second_row, push.second_offset);
-    const uint first_query = operands.words[3], most_queries = operands.words[4];
-    push.chunk_row = first_query * params.group;
-    push.seed = seed_of(operands[kAttentionGradientBindings]);
-    command.push(push);
-    const bool of_keys = side == kAttentionGradientOfKeys;
-    const uint left = push.queries - std::min(first_query, push.queries);
-    const uint queries = most_queries == 0 ? left : std::min(left, most_queries);
-    const std::uint64_t near = of_keys ? push.keys : std::uint64_t{queries} * params.group;
-    const uint columns = of_keys ? std::max(push.head_dim, push.value_dim) : push.head_dim;
-    const std::uint64_t tiles = divide_up(near, operands.words[2]) * divide_up(columns, operands.words[1]);
-    const bool nothing = first.elements() == 0 || (first_query != 0 && left == 0);
-    command.groups(nothing ? 0 : tiles * k.dim(2) * q.size[1]);
-    const double pairs =
-        static_cast<double>(q.dim(2)) * q.size[1] * queries * push.keys * (params.causal == Causal::none ? 1.0 : 0.5);
-    const double weights = side == kAttentionGradientOfKept ? 0.0 : 2.0 * (push.head_dim + push.value_dim) + 30;
-    command.cost(pairs * (weights + 2.0 * columns * (of_keys ? 2 : 1)),
-                 4.0 * static_cast<double>(q.elements() + k.elements() + v.elements() + dy.elements()));
 }
 
 /// Words: the dimensions that sinks have.
@@ -153,14 +109,55 @@ void lower_delta(Lowering& l, uint stage, const AttentionGradientParams& p, cons
 
 /// The kernel for subgroups of so many lanes; null: those that there are are left out.
 const Shader* lanes_kernel(const Capabilities& device, uint lanes) {
-    if (lanes == 8 && device.int64 && !device.leaves_out(kLanes8Wide.name)) {
-        return &kLanes8Wide;
-    }
-    const Shader& kernel = lanes == 4 ? kLanes4 : kLanes8;
-    return device.leaves_out(kernel.name) ? nullptr : &kernel;
+    return kernel_for_lanes(device, lanes, kLanes4, kLanes8, kLanes8Wide);
 }
 
 }  // namespace
+
+void support::prepare_gradient(const Operands& operands, Command& command) noexcept {
+    const auto& params = operands.params<AttentionGradientParams>().attention;
+    const View& q = operands[kAttentionGradientBindingQuery];
+    const View& k = operands[kAttentionGradientBindingKey];
+    const View& v = operands[kAttentionGradientBindingValue];
+    const View& dy = operands[kAttentionGradientBindingDy];
+    const View& first = operands[kAttentionGradientBindingFirst];
+    const View& second = operands[kAttentionGradientBindingSecond];
+    const uint side = operands.words[0];
+    AttentionGradientPush push{};
+    push.head_dim = q.dim(0);
+    push.value_dim = v.dim(0);
+    push.queries = q.dim(1);
+    push.keys = k.dim(1);
+    const auto place = [](const View& x, uint& batch, uint& head, uint& row, uint& offset) {
+        batch = x.step(3);
+        head = x.step(2);
+        row = x.step(1);
+        offset = x.offset;
+    };
+    place(q, push.q_batch, push.q_head, push.q_row, push.q_offset);
+    place(k, push.k_batch, push.k_head, push.k_row, push.k_offset);
+    place(v, push.v_batch, push.v_head, push.v_row, push.v_offset);
+    place(dy, push.d_batch, push.d_head, push.d_row, push.d_offset);
+    place(first, push.first_batch, push.first_head, push.first_row, push.first_offset);
+    place(second, push.second_batch, push.second_head, push.second_row, push.second_offset);
+    const uint first_query = operands.words[3], most_queries = operands.words[4];
+    push.chunk_row = first_query * params.group;
+    push.seed = seed_of(operands.views.back());
+    command.push(push);
+    const bool of_keys = side == kAttentionGradientOfKeys;
+    const uint left = push.queries - std::min(first_query, push.queries);
+    const uint queries = most_queries == 0 ? left : std::min(left, most_queries);
+    const std::uint64_t near = of_keys ? push.keys : std::uint64_t{queries} * params.group;
+    const uint columns = of_keys ? std::max(push.head_dim, push.value_dim) : push.head_dim;
+    const std::uint64_t tiles = divide_up(near, operands.words[2]) * divide_up(columns, operands.words[1]);
+    const bool nothing = first.elements() == 0 || (first_query != 0 && left == 0);
+    command.groups(nothing ? 0 : tiles * k.dim(2) * q.size[1]);
+    const double pairs =
+        static_cast<double>(q.dim(2)) * q.size[1] * queries * push.keys * (params.causal == Causal::none ? 1.0 : 0.5);
+    const double weights = side == kAttentionGradientOfKept ? 0.0 : 2.0 * (push.head_dim + push.value_dim) + 30;
+    command.cost(pairs * (weights + 2.0 * columns * (of_keys ? 2 : 1)),
+                 4.0 * static_cast<double>(q.elements() + k.elements() + v.elements() + dy.elements()));
+}
 
 std::string support::declined_gradient(const Capabilities& device, const AttentionGradientParams& p) {
     const AttentionParams& a = p.attention;
@@ -247,8 +244,7 @@ void support::lower_gradient(Lowering& l) {
     }
     const Shader* shader = lanes_kernel(l.device(), lanes);
     const auto side = [&](uint which, uint chunk, ValueId first, ValueId second, std::int64_t columns) {
-        const auto wanted = static_cast<uint>(divide_up(static_cast<std::uint64_t>(columns), 4 * lanes));
-        const uint blocks = wanted > 2 ? kAttentionGradientMaxBlocks : wanted;
+        const uint blocks = column_blocks(columns, 4 * lanes);
         const auto read_by_fours = [&](ValueId x) { return in_fours(l.info(x)); };
         const bool fours = read_by_fours(q) && read_by_fours(k) && read_by_fours(v) && read_by_fours(dy) &&
                            read_by_fours(first) && read_by_fours(second);
@@ -264,41 +260,41 @@ void support::lower_gradient(Lowering& l) {
         // serves all options
         const auto of_scores = [&](uint constant) { return which == kAttentionGradientOfKept ? 0 : constant; };
         const Access to = of_keys && chunk != 0 ? Access::read_write : Access::write;
-        l.dispatch(
-             {{shader,
-               {lanes,
-                {{kAttentionGradientSpecSide, which},
-                 {kAttentionGradientSpecBlocks, blocks},
-                 {kAttentionGradientSpecFours, fours ? 1u : 0u},
-                 {kAttentionGradientSpecCausal, a.keys >= 0 ? 0u : causal_constant(a.causal)},
-                 {kAttentionGradientSpecFill, std::bit_cast<uint>(a.fill)},
-                 {kAttentionGradientSpecGroup, a.group},
-                 {kAttentionGradientSpecThreshold, of_scores(dropout_threshold(a.dropout))},
-                 {kAttentionGradientSpecKeepScale, of_scores(std::bit_cast<uint>(dropout_scale(a.dropout)))},
-                 {kAttentionGradientSpecMask, of_scores(a.mask_present)},
-                 {kAttentionGradientSpecBias, of_scores(a.bias_present)},
-                 {kAttentionGradientSpecSlopes, of_scores(a.slopes_present)},
-                 {kAttentionGradientSpecScale, std::bit_cast<uint>(a.scale)},
-                 {kAttentionGradientSpecSoftcap, of_scores(std::bit_cast<uint>(a.softcap))},
-                 {kAttentionGradientSpecHeads, static_cast<uint>(l.info(k).shape[1].constant())},
-                 {kAttentionGradientSpecWindow, static_cast<uint>(std::min<std::int64_t>(a.window, kWidestWindow))},
-                 {kAttentionGradientSpecChunk, chunks.queries * a.group},
-                 {kAttentionGradientSpecKeep, chunks.keep},
-                 {kAttentionGradientSpecSequences, a.keys >= 0 ? 1u : 0u}}},
-               why}},
-             {{q, Access::read},
-              {k, Access::read},
-              {v, Access::read},
-              {dy, Access::read},
-              {lse, Access::read},
-              {delta, Access::read},
-              {mask, Access::read},
-              {bias, Access::read},
-              {slopes, Access::read},
-              {first, to},
-              {second, to},
-              {kept, of_keys && chunks.queries != 0 ? Access::write : Access::read}},
-             prepare_side, {which, blocks * 4 * lanes, near_rows(lanes), chunk * chunks.queries, chunks.queries})
+        l.dispatch({{shader,
+                     {lanes,
+                      {{kAttentionGradientSpecSide, which},
+                       {kAttentionGradientSpecBlocks, blocks},
+                       {kAttentionGradientSpecFours, fours ? 1u : 0u},
+                       {kAttentionGradientSpecCausal, a.keys >= 0 ? 0u : causal_constant(a.causal)},
+                       {kAttentionGradientSpecFill, std::bit_cast<uint>(a.fill)},
+                       {kAttentionGradientSpecGroup, a.group},
+                       {kAttentionGradientSpecThreshold, of_scores(dropout_threshold(a.dropout))},
+                       {kAttentionGradientSpecKeepScale, of_scores(std::bit_cast<uint>(dropout_scale(a.dropout)))},
+                       {kAttentionGradientSpecMask, of_scores(a.mask_present)},
+                       {kAttentionGradientSpecBias, of_scores(a.bias_present)},
+                       {kAttentionGradientSpecSlopes, of_scores(a.slopes_present)},
+                       {kAttentionGradientSpecScale, std::bit_cast<uint>(a.scale)},
+                       {kAttentionGradientSpecSoftcap, of_scores(std::bit_cast<uint>(a.softcap))},
+                       {kAttentionGradientSpecHeads, static_cast<uint>(l.info(k).shape[1].constant())},
+                       {kAttentionGradientSpecWindow, window_constant(a.window)},
+                       {kAttentionGradientSpecChunk, chunks.queries * a.group},
+                       {kAttentionGradientSpecKeep, chunks.keep},
+                       {kAttentionGradientSpecSequences, a.keys >= 0 ? 1u : 0u}}},
+                     why}},
+                   {{q, Access::read},
+                    {k, Access::read},
+                    {v, Access::read},
+                    {dy, Access::read},
+                    {lse, Access::read},
+                    {delta, Access::read},
+                    {mask, Access::read},
+                    {bias, Access::read},
+                    {slopes, Access::read},
+                    {first, to},
+                    {second, to},
+                    {kept, of_keys && chunks.queries != 0 ? Access::write : Access::read}},
+                   prepare_gradient,
+                   {which, blocks * 4 * lanes, near_rows(lanes), chunk * chunks.queries, chunks.queries})
             .sizes_of = {seed_view(l, q, a.dropout_seed)};
     };
     const auto of_queries = output(0), of_keys = output(1), of_values = output(2), of_bias = output(a.bias);

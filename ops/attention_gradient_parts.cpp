@@ -5,6 +5,7 @@
 
 #include "attention_bias_gradient.spv.h"
 #include "attention_ranges.spv.h"
+#include "ops/attention_operands.h"
 #include "ops/pushed_mask.h"
 #include "ops/sequence_table.h"
 #include "runtime/base/numbers.h"
@@ -193,22 +194,15 @@ GradientChunks plan_chunks(const Capabilities& device, const AttentionGradientPa
 }
 
 ValueId make_ranges(Lowering& l, const AttentionParams& a) {
-    SequenceTable t;
-    t.keys = l.input(static_cast<std::size_t>(a.keys));
-    t.packed_queries = a.queries >= 0;
-    t.queries = t.packed_queries ? l.input(static_cast<std::size_t>(a.queries)) : t.keys;
-    t.packed_keys = a.packed_keys;
-    t.query = l.input(0);
-    t.key = t.pages = l.input(1);
+    const SequenceTable t = sequences_of(l, a);
     const ValueId table = make_sequence_table(l, t);
     const Shape &q = l.info(t.query).shape, &k = l.info(t.key).shape;
     const ValueId ranges = l.scratch(DType::i32, {q[0], q[2] + k[2], 2});
-    const auto window = static_cast<uint>(std::min(a.window, kWidestWindow));
     l.dispatch({{&kRanges,
                  {kLocalSize,
                   {{kRangesSpecPacked, t.packed_queries ? 1u : 0u},
                    {kRangesSpecCausal, causal_constant(a.causal)},
-                   {kRangesSpecWindow, window}}},
+                   {kRangesSpecWindow, window_constant(a.window)}}},
                  "what each query and key sees"}},
                {{table, Access::read}, {ranges, Access::write}}, prepare_ranges)
         .sizes_of = {t.query, t.key};

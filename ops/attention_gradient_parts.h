@@ -10,9 +10,6 @@
 
 namespace vkf {
 
-/// Wider windows hide nothing, and a position less such a number does not overflow.
-inline constexpr std::int64_t kWidestWindow = 1 << 30;
-
 /// How queries are taken where ds is kept: see shaders/attention_gradient.h.
 struct GradientChunks {
     std::uint32_t queries = 0;  ///< of a chunk, a multiple of 32; 0: ds is not kept

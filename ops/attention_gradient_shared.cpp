@@ -7,11 +7,13 @@
 #include "attention_gradient_shared.spv.h"
 #include "ops/attention_choice.h"
 #include "ops/attention_gradient.h"
+#include "ops/attention_gradient_parts.h"
 #include "ops/attention_gradient_tiles.h"
 #include "ops/dropout.h"
 #include "ops/fours.h"
 #include "ops/lanes.h"
 #include "ops/left_out.h"
+#include "ops/matrices.h"
 #include "ops/pushed_mask.h"
 #include "ops/variants.h"
 #include "shaders/attention.h"
@@ -52,8 +54,7 @@ GradientTile tile_of(const Lowering& l, const AttentionParams& p, uint side) {
             return {t.rows(), t.blocks, t, {}};
         }
     }
-    const auto wanted = static_cast<uint>(divide_up(columns, kAttentionGradientTile));
-    const uint blocks = wanted > 2 ? kAttentionGradientMaxBlocks : wanted;
+    const uint blocks = column_blocks(columns, kAttentionGradientTile);
     const bool discrete = l.device().type == DeviceType::discrete;
     const bool many = near > kFewRows && blocks * (of_queries ? 1 : 2) <= (discrete ? kMostSums : kMostSumsElsewhere);
     return {many ? kManyRows : kFewRows, blocks, {}, why_fp32};
@@ -67,52 +68,12 @@ std::int64_t rounds_of(const AttentionParams& p) {
         return divide_up(static_cast<std::uint64_t>(width), kAttentionGradientTile);
     };
     const std::uint64_t each = kManyRows / 16, lanes = kAttentionGradientTile / 4;
+    const std::uint64_t known = 2 * 2 + kManyRows + 1;  // of a tile's mask and statistics
     const std::uint64_t stage = each + 1 + 3, products = lanes * (1 + each + 1) + 1;
     const std::uint64_t multiplied = (parts(p.head_dim) + parts(p.value_dim)) * (1 + stage + products) + 2;
     const std::uint64_t added = 2 * (kAttentionGradientMaxBlocks * (1 + 3 + products) + 1);
     return static_cast<std::int64_t>(divide_up(most, kAttentionGradientTile) *
-                                     (1 + kManyRows + 1 + multiplied + 4 * (each + 1) + added));
-}
-
-/// Operands: those of shaders/attention_gradient.h, then seed_view(). Words: the side, and the
-/// columns and rows that a group takes.
-void prepare_shared_side(const Operands& operands, Command& command) noexcept {
-    const auto& params = operands.params<AttentionGradientParams>().attention;
-    const View& q = operands[kAttentionGradientBindingQuery];
-    const View& k = operands[kAttentionGradientBindingKey];
-    const View& v = operands[kAttentionGradientBindingValue];
-    const View& dy = operands[kAttentionGradientBindingDy];
-    const View& first = operands[kAttentionGradientBindingFirst];
-    const View& second = operands[kAttentionGradientBindingSecond];
-    AttentionGradientTilesPush push{};
-    push.head_dim = q.dim(0);
-    push.value_dim = v.dim(0);
-    push.queries = q.dim(1);
-    push.keys = k.dim(1);
-    const auto place = [](const View& x, uint& batch, uint& head, uint& row, uint& offset) {
-        batch = x.step(3);
-        head = x.step(2);
-        row = x.step(1);
-        offset = x.offset;
-    };
-    place(q, push.q_batch, push.q_head, push.q_row, push.q_offset);
-    place(k, push.k_batch, push.k_head, push.k_row, push.k_offset);
-    place(v, push.v_batch, push.v_head, push.v_row, push.v_offset);
-    place(dy, push.d_batch, push.d_head, push.d_row, push.d_offset);
-    place(first, push.first_batch, push.first_head, push.first_row, push.first_offset);
-    place(second, push.second_batch, push.second_head, push.second_row, push.second_offset);
-    push.window = pushed_window(params.window, push.queries, push.keys);
-    push.seed = seed_of(operands[kAttentionGradientBindingSecond + 1]);
-    command.push(push);
-    const bool of_queries = operands.words[0] == kAttentionGradientOfQueries;
-    const std::uint64_t near = of_queries ? std::uint64_t{push.queries} * params.group : push.keys;
-    const uint columns = of_queries ? push.head_dim : std::max(push.head_dim, push.value_dim);
-    const std::uint64_t tiles = divide_up(near, operands.words[2]) * divide_up(columns, operands.words[1]);
-    command.groups(first.elements() == 0 ? 0 : tiles * k.dim(2) * q.size[1]);
-    const double pairs = static_cast<double>(q.dim(2)) * q.size[1] * push.queries * push.keys *
-                         (params.causal == Causal::none ? 1.0 : 0.5);
-    command.cost(pairs * (2.0 * (push.head_dim + push.value_dim) + 30 + 2.0 * columns * (of_queries ? 1 : 2)),
-                 4.0 * static_cast<double>(q.elements() + k.elements() + v.elements() + dy.elements()));
+                                     (1 + known + multiplied + 4 * (each + 1) + added));
 }
 
 void lower_side(Lowering& l, const GradientOperands& x, uint side, ValueId first, ValueId second) {
@@ -136,13 +97,14 @@ void lower_side(Lowering& l, const GradientOperands& x, uint side, ValueId first
                          {kAttentionGradientSpecScale, std::bit_cast<uint>(a.scale)},
                          {kAttentionGradientSpecSoftcap, std::bit_cast<uint>(a.softcap)},
                          {kAttentionGradientSpecHeads, static_cast<uint>(l.info(x.key).shape[1].constant())},
+                         {kAttentionGradientSpecWindow, window_constant(a.window)},
                          {kAttentionGradientSpecRows, tile.rows}});
     if (tile.matrices) {
         add_gradient_matrix_constants(*tile.matrices, constants);
     }
     Kernel kernel{tile.matrices ? &coopmat_gradient_shader() : &kShared, std::move(constants),
                   std::string(side == kAttentionGradientOfQueries ? "of queries" : "of keys and values") + ", " +
-                      (tile.matrices ? tile.matrices->str() : "tiles in shared memory") + ": " +
+                      (tile.matrices ? matrices_of(tile.matrices->mat) : "tiles in shared memory") + ": " +
                       std::to_string(tile.rows) + " rows by " + std::to_string(kAttentionGradientTile) +
                       (fours ? ", by fours" : "")};
     kernel.loops = tile.matrices ? Loops::as_written : loops_on(l.device());
@@ -163,7 +125,7 @@ void lower_side(Lowering& l, const GradientOperands& x, uint side, ValueId first
                 {x.slopes, Access::read},
                 {first, Access::write},
                 {second, Access::write}},
-               prepare_shared_side, {side, tile.blocks * kAttentionGradientTile, tile.rows})
+               prepare_gradient, {side, tile.blocks * kAttentionGradientTile, tile.rows, 0, 0})
         .sizes_of = {seed_view(l, x.query, a.dropout_seed)};
 }
 
@@ -177,14 +139,10 @@ bool support::takes_shared_gradient(const Capabilities& device) {
 std::string support::declined_shared_gradient(const Capabilities& device, const AttentionGradientParams& params) {
     constexpr uint kBuffers = kAttentionGradientBindingSecond + 1;
     const AttentionParams& p = params.attention;
-    const auto wanted = [&](int input) {
-        return input >= 0 &&
-               std::count(params.wanted.begin(), params.wanted.end(), static_cast<std::size_t>(input)) != 0;
-    };
     if (std::string left = left_out(device, kAttentionName, kShared.name, "attention_shared"); !left.empty()) {
         return left;
     }
-    if (wanted(p.bias)) {
+    if (is_wanted(params, p.bias)) {
         return "its bias has a gradient";
     }
     if (p.keys >= 0) {

@@ -46,10 +46,6 @@ struct GradientMatrixTile {
                invocations() <= std::min(device.max_invocations, device.max_group_size[0]) &&
                shared_bytes() <= device.shared_memory;
     }
-
-    std::string str() const {
-        return "matrices of " + std::to_string(mat.m) + "x" + std::to_string(mat.n) + "x" + std::to_string(mat.k);
-    }
 };
 
 /// The tile for so many near rows and results so wide: in the advertised shape that fits and has

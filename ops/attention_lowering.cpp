@@ -6,7 +6,6 @@
 
 #include "attention_lanes.glsl.h"
 #include "attention_lanes.spv.h"
-#include "attention_mask.spv.h"
 #include "attention_merge.spv.h"
 #include "attention_shared.glsl.h"
 #include "attention_shared.spv.h"
@@ -14,6 +13,7 @@
 #include "ops/add_op.h"
 #include "ops/attention_choice.h"
 #include "ops/attention_gradient.h"
+#include "ops/attention_operands.h"
 #include "ops/checks.h"
 #include "ops/dropout.h"
 #include "ops/elementwise.h"
@@ -26,8 +26,8 @@
 #include "ops/tuned.h"
 #include "ops/variants.h"
 #include "runtime/compile/pack_lanes.h"
-#include "shaders/attention_mask.h"
 #include "shaders/attention_merge.h"
+#include "shaders/attention_shared.h"
 
 namespace vkf {
 
@@ -41,7 +41,6 @@ const Shader kLanes8{"attention_lanes8", spirv::kAttentionLanesSpirv};
 const Shader kLanes8Wide{"attention_lanes8_wide", spirv::kAttentionLanesSpirv, kWideLoads};
 const Shader kShared{"attention_shared", spirv::kAttentionSharedSpirv};
 const Shader kSharedFull{"attention_shared_full", spirv::kAttentionSharedFullSpirv};
-const Shader kMask{"attention_mask", spirv::kAttentionMaskSpirv};
 const Shader kMerge{"attention_merge", spirv::kAttentionMergeSpirv};
 
 constexpr std::size_t kFullBindings = kAttentionBindingPartial + 1;
@@ -59,14 +58,7 @@ constexpr std::int64_t kSmallModelRows = 128;
 
 /// The kernel for a processor's subgroups; null: they have none, or it is left out.
 const Shader* lanes_kernel(const Capabilities& device) {
-    const uint lanes = exact_lanes(device);
-    for (const Shader* kernel : {&kLanes8Wide, &kLanes8, &kLanes4}) {
-        const bool fits = kernel == &kLanes4 ? lanes == 4 : lanes == 8 && (device.int64 || kernel == &kLanes8);
-        if (fits && !device.leaves_out(kernel->name)) {
-            return kernel;
-        }
-    }
-    return nullptr;
+    return kernel_for_lanes(device, exact_lanes(device), kLanes4, kLanes8, kLanes8Wide);
 }
 
 /// Says why it is null though the subgroups suit; empty: they do not.
@@ -82,7 +74,7 @@ std::string shared_left_out(const Capabilities& device) {
 
 /// Says why a kernel beside the fused one is left out; empty: none is.
 std::string parts_left_out(const Capabilities& device, const AttentionParams& params) {
-    std::string why = params.mask >= 0 ? device.why_left_out(kMask.name) : "";
+    std::string why = params.mask >= 0 ? device.why_left_out("attention_mask") : "";
     return why.empty() && params.keys >= 0 ? device.why_left_out("attention_sequences") : why;
 }
 
@@ -123,16 +115,15 @@ AttentionTiling choose_f32(const Capabilities& device, bool full, std::int64_t m
             .full = full,
             .source = &glsl::kAttentionSharedGlsl,
             .defines = full ? std::vector<std::string>{"FULL"} : std::vector<std::string>{},
-            .local_size = 128,
-            .tile = 32,
-            .rows = {32},
+            .local_size = kAttentionSharedThreads,
+            .tile = kAttentionSharedTile,
+            .rows = {kAttentionSharedTile},
             .why = "tiles in shared memory"};
 }
 
 /// Blocks of O's columns, a tile wide each, that a group computes.
 uint blocks_of(const AttentionTiling& t, uint value_dim) {
-    const auto wanted = static_cast<uint>(divide_up(value_dim, t.tile));
-    return !t.matrices.empty() ? t.matrices.front().blocks : wanted > 2 ? kAttentionMaxBlocks : wanted;
+    return t.matrices.empty() ? column_blocks(value_dim, t.tile) : t.matrices.front().blocks;
 }
 
 /// Rounds of the kernel's loops for so many keys.
@@ -189,20 +180,6 @@ AttentionTiling choose(const Lowering& l, const AttentionParams& params, bool fu
     return t;
 }
 
-/// The mask as bits, in scratch.
-ValueId make_bits(Lowering& l, ValueId mask) {
-    std::int64_t words = 1;
-    const Shape& shape = l.info(mask).shape;
-    for (std::size_t i = 0; i < shape.size(); ++i) {
-        const std::int64_t size = l.max_of(shape[i]);
-        words *=
-            i + 1 == shape.size() ? static_cast<std::int64_t>(divide_up(static_cast<std::uint64_t>(size), 32)) : size;
-    }
-    const ValueId bits = l.scratch(DType::i32, {words});
-    l.dispatch({{&kMask, {64}, "a bit a key"}}, {{mask, Access::read}, {bits, Access::write}}, prepare_mask_bits);
-    return bits;
-}
-
 /// True where every run has more than so many queries.
 bool always_more(const Dim& queries, std::int64_t few) { return queries.is_constant() && queries.constant() > few; }
 
@@ -224,22 +201,6 @@ bool rounds_once(const Lowering& l, const AttentionParams& params, const Attenti
     return !tiling.matrices.empty() && !l.device().cpu() && params.kv_type == WeightType::f32 && all_keys &&
            always_more(queries, few) && std::max(numbers(k), numbers(v)) <= kMostNumbers &&
            !l.device().leaves_out(kPackedRows.name);
-}
-
-/// The table of sequences, in scratch.
-ValueId make_table(Lowering& l, const AttentionParams& params, uint rows) {
-    SequenceTable t;
-    t.keys = l.input(static_cast<std::size_t>(params.keys));
-    t.packed_queries = params.queries >= 0;
-    t.queries = t.packed_queries ? l.input(static_cast<std::size_t>(params.queries)) : t.keys;
-    t.packed_keys = params.packed_keys;
-    t.query = l.input(0);
-    t.key = l.input(1);
-    t.paged = params.pages >= 0;
-    t.pages = t.paged ? l.input(static_cast<std::size_t>(params.pages)) : t.key;
-    t.rows = rows;
-    t.group = params.group;
-    return make_sequence_table(l, t);
 }
 
 /// The way in which keys are split among groups.
@@ -397,7 +358,8 @@ void lower(Lowering& l) {
         return;
     }
     const ValueId mask = params.mask < 0 ? q : pack_mask(l, params);
-    const ValueId sequences = params.keys < 0 ? q : make_table(l, params, tiling.rows.back());
+    const ValueId sequences =
+        params.keys < 0 ? q : make_sequence_table(l, sequences_of(l, params, tiling.rows.back(), params.group));
     const int lse_output = params.log_sum_exp_parts >= 0 ? params.log_sum_exp_parts : params.log_sum_exp;
     const ValueId lse = lse_output >= 0 ? l.output(static_cast<std::size_t>(lse_output)) : y;
     const ValueId pages = dense_input(params.pages);
@@ -492,19 +454,6 @@ uint support::exact_lanes(const Capabilities& device) {
     const bool known = hands_round(device) && device.storage_buffers >= kFullBindings &&
                        (device.exact_subgroup_size == 4 || device.exact_subgroup_size == 8);
     return known ? device.exact_subgroup_size : 0;
-}
-
-ValueId support::with_rows(Lowering& l, ValueId v) { return l.info(v).strides.back() == Dim(1) ? v : copied(l, v); }
-
-ValueId support::whole(Lowering& l, ValueId v) {
-    const ValueInfo& info = l.info(v);
-    return is_contiguous(info.shape, info.strides) && info.offset == Dim(0) ? v : copied(l, v);
-}
-
-ValueId support::pack_mask(Lowering& l, const AttentionParams& params) {
-    const ValueId mask = l.input(static_cast<std::size_t>(params.mask));
-    const bool flip = params.polarity == Polarity::ignore;
-    return l.once(flip ? "bits of a mask, 1 = may not" : "bits of a mask", mask, [&] { return make_bits(l, mask); });
 }
 
 const OpType kAttention{.name = kAttentionName,

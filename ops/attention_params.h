@@ -46,6 +46,11 @@ struct AttentionParams {
 
 namespace support {
 
+/// Checks the numbers of attention over scores (B, H, L, S), and that its mask, bias, slopes and
+/// sinks are of the graph and broadcast to them. scaled_dot_product_attention() does so too; a
+/// layer does before it has a weight, or writes a cache.
+void check_attention(const Graph& graph, const AttentionOptions& options, const Shape& scores);
+
 /// Throws Error in the name of `op` where `before_end` is not what it must be in the ring x of so
 /// many rows; where symbols decide that, runs are refused.
 void check_ring(const char* op, const RingRows& ring, const Value& x, const Dim& rows);

@@ -7,8 +7,8 @@
 #include <bit>
 #include <cstdint>
 #include <optional>
-#include <string>
 
+#include "ops/matrices.h"
 #include "runtime/base/numbers.h"
 #include "runtime/compile/capabilities.h"
 #include "shaders/attention.h"
@@ -27,14 +27,6 @@ struct AttentionTile {
     std::uint32_t rows() const { return subgroups * subgroup_rows; }
     std::uint32_t invocations() const { return subgroups * subgroup; }
 
-    /// Neighbours that share a row of their subgroup's strip; with these, the shader's passes over
-    /// its rows and the fours of one.
-    std::uint32_t row_lanes() const { return std::clamp(std::bit_floor(subgroup / subgroup_rows), 1u, 8u); }
-    std::uint32_t rows_each() const {
-        return static_cast<std::uint32_t>(divide_up(subgroup_rows * row_lanes(), subgroup));
-    }
-    std::uint32_t fours_each() const { return shader::kAttentionMatrixTile / 4 / row_lanes(); }
-
     /// Bytes of shared memory, as shaders/common/attention_stage.glsl declares it.
     std::uint32_t shared_bytes() const {
         constexpr std::uint32_t kKeys = shader::kAttentionMatrixTile;
@@ -44,8 +36,8 @@ struct AttentionTile {
         // some rows of queries at a time, in the place of the others
         const std::uint32_t eights =
             elements ? std::max(subgroup_rows * (part / 8 + 1), tile + strips) : queries + tile + strips;
-        const std::uint32_t spoilt = rows() * blocks * kKeys / 16;
-        return 16 * eights + 4 * ((elements ? 1 : 2) * rows() + (elements ? 2 : 1) + spoilt);
+        const std::uint32_t marks = rows() * blocks * kKeys / 16;
+        return 16 * eights + 4 * ((elements ? 1 : 2) * rows() + (elements ? 2 : 1) + marks);
     }
 
     bool fits(const Capabilities& device) const {
@@ -55,10 +47,6 @@ struct AttentionTile {
                (!elements || (mat.n == mat.k && subgroup_rows == mat.m)) && subgroups <= device.max_subgroups &&
                invocations() <= std::min(device.max_invocations, device.max_group_size[0]) &&
                shared_bytes() <= device.shared_memory;
-    }
-
-    std::string str() const {
-        return "matrices of " + std::to_string(mat.m) + "x" + std::to_string(mat.n) + "x" + std::to_string(mat.k);
     }
 };
 
@@ -71,9 +59,8 @@ inline std::optional<AttentionTile> attention_tile(const Capabilities& device, s
                                                    bool elements = false) {
     constexpr std::uint32_t kSubgroupRows = 16;
     std::optional<AttentionTile> best;
-    const auto work = [](const MatrixShape& s) { return std::uint64_t{s.m} * s.n * s.k; };
     for (const MatrixShape& shape : device.matrix_shapes) {
-        if (work(shape) == 0 || (best && work(shape) <= work(best->mat))) {
+        if (multiplications(shape) <= (best ? multiplications(best->mat) : 0)) {
             continue;
         }
         const std::uint32_t whole = static_cast<std::uint32_t>(align_up(head_dim, shape.k));

@@ -2,20 +2,21 @@
 // add, mul, scale, activations, gated products, mask combination and copies: all one kernel.
 #include "ops/elementwise.h"
 
-#include "shaders/elementwise.h"
+#include <algorithm>
 
 #include "elementwise.spv.h"
 #include "ops/add_op.h"
 #include "ops/checks.h"
 #include "ops/convert.h"
-#include "ops/dropout.h"
 #include "ops/fours.h"
 #include "ops/gradient.h"
 #include "ops/matmul_params.h"
 #include "ops/row_load.h"
 #include "ops/stored_order.h"
 #include "runtime/base/numbers.h"
+#include "runtime/graph/info_of.h"
 #include "runtime/graph/sixteen.h"
+#include "shaders/elementwise.h"
 
 namespace vkf {
 
@@ -30,60 +31,10 @@ const Shader kWide{"elementwise_wide", spirv::kElementwiseSpirv, kWideLoads};
 static_assert(static_cast<uint>(Activation::none) == 0 && static_cast<uint>(Activation::rsqrt) == 7,
               "Activation and shaders/common/activation.h number alike");
 
-struct ElementwiseParams {
-    uint combine = kCombineNone;
-    Activation activation = Activation::none;
-    float alpha = 1.0f;
-    bool flip_a = false, flip_b = false;
-    uint seed = 0, threshold = 0;
-};
-
-struct DropoutParams {
-    ElementwiseParams draw;
-    Dim seed;
-};
-
-struct ConcatParams {
-    std::size_t dim;
-};
-
 constexpr uint kLocalSize = 64;
 
-void prepare_with(const ElementwiseParams& params, const Operands& operands, Command& command) noexcept {
-    const View& a = operands[kElementwiseBindingA];
-    const View& b = operands[kElementwiseBindingB];
-    const View& out = operands[kElementwiseBindingOut];
-    ElementwisePush push{};
-    push.count = static_cast<uint>(out.elements());
-    for (std::size_t i = 0; i < kMaxRank; ++i) {
-        push.size[i] = out.size[i];
-        push.a_stride[i] = a.size[i] == 1 ? 0 : a.stride[i];
-        push.b_stride[i] = b.size[i] == 1 ? 0 : b.stride[i];
-        push.out_stride[i] = out.stride[i];
-    }
-    push.a_offset = a.offset;
-    push.b_offset = b.offset;
-    push.out_offset = out.offset;
-    push.alpha = params.alpha;
-    push.flip_a = params.flip_a ? 1 : 0;
-    push.flip_b = params.flip_b ? 1 : 0;
-    push.seed = params.seed;
-    push.threshold = params.threshold;
-    command.push(push);
-    command.groups(divide_up(out.elements(), kLocalSize * operands.words[0]));
-    const double elements = static_cast<double>(out.elements());
-    command.cost(elements * 2, elements * (params.combine == kCombineNone || params.combine == kCombineCopy ? 8 : 12));
-}
-
 void prepare(const Operands& operands, Command& command) noexcept {
-    prepare_with(operands.params<ElementwiseParams>(), operands, command);
-}
-
-/// The view that tells the seed follows the operands.
-void prepare_dropout(const Operands& operands, Command& command) noexcept {
-    ElementwiseParams draw = operands.params<DropoutParams>().draw;
-    draw.seed = seed_of(operands[kElementwiseBindingOut + 1]);
-    prepare_with(draw, operands, command);
+    prepare_elementwise(operands.params<ElementwiseParams>(), operands, command);
 }
 
 constexpr ElementwiseParams kCopy{.combine = kCombineCopy};
@@ -92,64 +43,12 @@ constexpr ElementwiseParams kZero{.combine = kCombineZero};
 
 template <const ElementwiseParams& kParams>
 void prepare_fixed(const Operands& operands, Command& command) noexcept {
-    prepare_with(kParams, operands, command);
-}
-
-void lower_part(Lowering& l, const ElementwiseParams& params, ValueId a, ValueId b, ValueId out, Prepare how = prepare,
-                const std::vector<ValueId>& sizes_of = {}) {
-    if (size_of(l.dtype(a)) == 2 || size_of(l.dtype(out)) == 2) {  // copies alone
-        lower_conversion(l, a, out);
-        return;
-    }
-    bool dense = true;
-    bool fours = true;
-    for (const ValueId v : {a, b, out}) {
-        const ValueInfo& info = l.info(v);
-        dense = dense && info.shape == l.info(out).shape && info.strides == contiguous_strides(info.shape);
-        fours = fours && dense && in_fours(info);
-    }
-    // On a processor a group costs as much as a hundred elements.
-    const uint fours_each = !fours ? 0u : l.device().cpu() ? 16u : 1u;
-    const RowLoad load = row_load(l, fours, kWide);
-    const char* why = fours ? "dense operands, by fours" : dense ? "dense operands" : "strided operands";
-    Dispatch& d = l.dispatch({{load.wide ? &kWide : &kShader,
-                               {kLocalSize,
-                                {{kElementwiseSpecCombine, params.combine},
-                                 {kElementwiseSpecActivation, static_cast<uint>(params.activation)},
-                                 {kElementwiseSpecDense, dense ? 1u : 0u},
-                                 {kElementwiseSpecFours, fours_each}}},
-                               why + load.note}},
-                             {{a, Access::read}, {b, Access::read}, {out, Access::write}}, how,
-                             {fours ? 4 * fours_each : kElementwisePerInvocation});
-    d.sizes_of = sizes_of;
-    const auto elsewhere = [&](ValueId v) { return l.info(v).storage != l.info(out).storage; };
-    if (a != b && elsewhere(a) && elsewhere(b)) {
-        d.in_place_output = kElementwiseBindingOut;
-        d.in_place_input = l.info(a).shape == l.info(out).shape ? kElementwiseBindingA : kElementwiseBindingB;
-    }
+    prepare_elementwise(kParams, operands, command);
 }
 
 void lower(Lowering& l) {
     const ValueId a = l.input(0);
-    lower_part(l, l.params<ElementwiseParams>(), a, l.inputs() > 1 ? l.input(1) : a, l.output(0));
-}
-
-void lower_dropout(Lowering& l) {
-    const auto& params = l.params<DropoutParams>();
-    const ValueId x = l.input(0), y = l.output(0);
-    lower_part(l, params.draw, x, x, y, prepare_dropout, {seed_view(l, y, params.seed)});
-}
-
-/// Every part is copied into its own window of the result.
-void lower_concat(Lowering& l) {
-    const std::size_t dim = l.params<ConcatParams>().dim;
-    Dim start = 0;
-    for (std::size_t i = 0; i < l.inputs(); ++i) {
-        const Dim length = l.info(l.input(i)).shape[dim];
-        const ValueId part = l.slice(l.output(0), dim, start, length);
-        lower_part(l, kCopy, l.input(i), l.input(i), part, prepare_fixed<kCopy>);
-        start = start + length;
-    }
+    lower_elementwise(l, l.params<ElementwiseParams>(), a, l.inputs() > 1 ? l.input(1) : a, l.output(0), prepare);
 }
 
 /// The first of two wishes that a product has room for; else why neither has.
@@ -281,21 +180,6 @@ std::vector<Value> gradient_of_gated(const GradientSite& site) {
 
 std::vector<Value> gradient_of_copy(const GradientSite& site) { return {site.gradient()}; }
 
-/// The elements that were dropped pass nothing: the same draw again.
-std::vector<Value> gradient_of_dropout(const GradientSite& site);
-
-std::vector<Value> gradient_of_concat(const GradientSite& site) {
-    const std::size_t dim = site.params<ConcatParams>().dim;
-    std::vector<Value> out;
-    Dim start = 0;
-    for (std::size_t i = 0; i < site.inputs(); ++i) {
-        const Dim length = site.input(i).shape()[dim];
-        out.push_back(slice(site.gradient(), static_cast<int>(dim), start, length));
-        start = start + length;
-    }
-    return out;
-}
-
 constexpr OpType kMul{
     .name = "mul", .lower = lower, .rewrite = rewrite_mul, .can_read = can_read_any, .gradient = gradient_of_mul};
 constexpr OpType kScale{.name = "scale", .lower = lower, .can_read = can_read_any, .gradient = gradient_of_scale};
@@ -312,15 +196,6 @@ constexpr OpType kCombineMasksOp{
 constexpr OpType kContiguous{
     .name = "contiguous", .lower = lower, .can_read = can_read_any, .gradient = gradient_of_copy};
 constexpr OpType kCopyInto{.name = "copy_into", .lower = lower, .rewrite = rewrite_copy_into, .can_read = can_read_any};
-constexpr OpType kDropout{
-    .name = "dropout", .lower = lower_dropout, .can_read = can_read_any, .gradient = gradient_of_dropout};
-constexpr OpType kConcat{
-    .name = "concat", .lower = lower_concat, .can_read = can_read_any, .gradient = gradient_of_concat};
-
-std::vector<Value> gradient_of_dropout(const GradientSite& site) {
-    const Value dy = dense(site.gradient());
-    return {add_op(kDropout, {dy}, site.params<DropoutParams>(), dy.shape())};
-}
 
 Value binary(const OpType& op, Value a, Value b, const ElementwiseParams& p) {
     require_dtype(op.name, a, DType::f32);
@@ -350,19 +225,82 @@ Value support::activation_gradient(Value from, Value dy, Activation activation) 
     return binary(kActivationGradient, from, dy, {.combine = kCombineActivationGradient, .activation = activation});
 }
 
+void support::prepare_elementwise(const ElementwiseParams& params, const Operands& operands,
+                                  Command& command) noexcept {
+    const View& a = operands[kElementwiseBindingA];
+    const View& b = operands[kElementwiseBindingB];
+    const View& out = operands[kElementwiseBindingOut];
+    ElementwisePush push{};
+    push.count = static_cast<uint>(out.elements());
+    for (std::size_t i = 0; i < kMaxRank; ++i) {
+        push.size[i] = out.size[i];
+        push.a_stride[i] = a.size[i] == 1 ? 0 : a.stride[i];
+        push.b_stride[i] = b.size[i] == 1 ? 0 : b.stride[i];
+        push.out_stride[i] = out.stride[i];
+    }
+    push.a_offset = a.offset;
+    push.b_offset = b.offset;
+    push.out_offset = out.offset;
+    push.alpha = params.alpha;
+    push.flip_a = params.flip_a ? 1 : 0;
+    push.flip_b = params.flip_b ? 1 : 0;
+    push.seed = params.seed;
+    push.threshold = params.threshold;
+    command.push(push);
+    command.groups(divide_up(out.elements(), kLocalSize * operands.words[0]));
+    const double elements = static_cast<double>(out.elements());
+    command.cost(elements * 2, elements * (params.combine == kCombineNone || params.combine == kCombineCopy ? 8 : 12));
+}
+
+void support::lower_elementwise(Lowering& l, const ElementwiseParams& params, ValueId a, ValueId b, ValueId out,
+                                Prepare how, const std::vector<ValueId>& sizes_of) {
+    if (size_of(l.dtype(a)) == 2 || size_of(l.dtype(out)) == 2) {  // copies alone
+        lower_conversion(l, a, out);
+        return;
+    }
+    bool dense = true;
+    bool fours = true;
+    for (const ValueId v : {a, b, out}) {
+        const ValueInfo& info = l.info(v);
+        dense = dense && info.shape == l.info(out).shape && info.strides == contiguous_strides(info.shape);
+        fours = fours && dense && in_fours(info);
+    }
+    // On a processor a group costs as much as a hundred elements.
+    const uint fours_each = !fours ? 0u : l.device().cpu() ? 16u : 1u;
+    const RowLoad load = row_load(l, fours, kWide);
+    const char* why = fours ? "dense operands, by fours" : dense ? "dense operands" : "strided operands";
+    Dispatch& d = l.dispatch({{load.wide ? &kWide : &kShader,
+                               {kLocalSize,
+                                {{kElementwiseSpecCombine, params.combine},
+                                 {kElementwiseSpecActivation, static_cast<uint>(params.activation)},
+                                 {kElementwiseSpecDense, dense ? 1u : 0u},
+                                 {kElementwiseSpecFours, fours_each}}},
+                               why + load.note}},
+                             {{a, Access::read}, {b, Access::read}, {out, Access::write}}, how,
+                             {fours ? 4 * fours_each : kElementwisePerInvocation});
+    d.sizes_of = sizes_of;
+    const auto elsewhere = [&](ValueId v) { return l.info(v).storage != l.info(out).storage; };
+    if (a != b && elsewhere(a) && elsewhere(b)) {
+        d.in_place_output = kElementwiseBindingOut;
+        d.in_place_input = l.info(a).shape == l.info(out).shape ? kElementwiseBindingA : kElementwiseBindingB;
+    }
+}
+
 ValueId support::copied(Lowering& l, ValueId value) {
     const ValueId copy = l.scratch(l.dtype(value), l.info(value).shape);
     lower_copy(l, value, copy);
     return copy;
 }
 
-void support::lower_copy(Lowering& l, ValueId x, ValueId out) { lower_part(l, kCopy, x, x, out, prepare_fixed<kCopy>); }
-
-void support::lower_add(Lowering& l, ValueId a, ValueId b, ValueId out) {
-    lower_part(l, kSum, a, b, out, prepare_fixed<kSum>);
+void support::lower_copy(Lowering& l, ValueId x, ValueId out) {
+    lower_elementwise(l, kCopy, x, x, out, prepare_fixed<kCopy>);
 }
 
-void support::lower_zero(Lowering& l, ValueId out) { lower_part(l, kZero, out, out, out, prepare_fixed<kZero>); }
+void support::lower_add(Lowering& l, ValueId a, ValueId b, ValueId out) {
+    lower_elementwise(l, kSum, a, b, out, prepare_fixed<kSum>);
+}
+
+void support::lower_zero(Lowering& l, ValueId out) { lower_elementwise(l, kZero, out, out, out, prepare_fixed<kZero>); }
 
 Value add(Value a, Value b) { return binary(kAdd, a, b, {.combine = kCombineAdd}); }
 
@@ -384,41 +322,6 @@ Value gated(Value gate, Value up, Activation activation) {
     return binary(kGated, gate, up, {.combine = kCombineMul, .activation = activation});
 }
 
-Value dropout(Value x, float p, Dim seed) {
-    check_probability(kDropout.name, "p", p);
-    if (p == 0.0f) {
-        return x;
-    }
-    require_dtype(kDropout.name, x, DType::f32);
-    require_symbols(kDropout.name, x.graph(), seed);
-    const ElementwiseParams draw{
-        .combine = kCombineDropout, .alpha = dropout_scale(p), .threshold = dropout_threshold(p)};
-    return add_op(kDropout, {x}, DropoutParams{draw, std::move(seed)}, x.shape());
-}
-
-Value concat(const std::vector<Value>& parts, int dim) {
-    require(!parts.empty(), kConcat.name, "there are no parts");
-    const Value& first = parts.front();
-    const int rank = static_cast<int>(first.rank());
-    const int d = dim < 0 ? dim + rank : dim;
-    require(d >= 0 && d < rank, kConcat.name,
-            "dimension " + std::to_string(dim) + " of " + first.str() + " does not exist");
-    Shape shape = first.shape();
-    const auto at = static_cast<std::size_t>(d);
-    for (std::size_t i = 1; i < parts.size(); ++i) {
-        Shape other = parts[i].shape();
-        const bool ranks = other.size() == shape.size();
-        const Dim length = ranks ? other[at] : Dim(0);
-        if (ranks) {
-            other[at] = shape[at];
-        }
-        require(ranks && other == shape && parts[i].dtype() == first.dtype(), kConcat.name,
-                parts[i].str() + " does not fit behind " + first.str() + " along dimension " + std::to_string(d));
-        shape[at] = shape[at] + length;
-    }
-    return add_op(kConcat, parts, ConcatParams{at}, shape, first.dtype());
-}
-
 Value combine_masks(Value a, Polarity a_polarity, Value b, Polarity b_polarity) {
     require_dtype(kCombineMasksOp.name, a, DType::i32);
     require_dtype(kCombineMasksOp.name, b, DType::i32);
@@ -427,32 +330,30 @@ Value combine_masks(Value a, Polarity a_polarity, Value b, Polarity b_polarity) 
     return add_op(kCombineMasksOp, {a, b}, p, broadcast_shapes(kCombineMasksOp.name, a, b), DType::i32);
 }
 
-Value contiguous(Value x) {
-    return add_op(kContiguous, {x}, ElementwiseParams{.combine = kCombineCopy}, x.shape(), x.dtype());
-}
+Value contiguous(Value x) { return add_op(kContiguous, {x}, kCopy, x.shape(), x.dtype()); }
 
 Value support::copy_in_order(Value x, const std::vector<std::size_t>& order) {
     return add_op(kContiguous, {x}, kCopy, x.shape(), x.dtype(), order);
 }
 
-Value copy_into(Value window, Value x) {
+void support::check_copy_into(const Value& window, const Value& x) {
     const auto fits = [&](bool condition, const char* why) {
         require(condition, kCopyInto.name, x.str() + " cannot be written into " + window.str() + ": " + why);
     };
     fits(window.dtype() == x.dtype() || (is_floating(window.dtype()) && is_floating(x.dtype())), "the types differ");
     fits(window.shape() == x.shape(), "the shapes differ");
-    const ValueInfo& target = window.graph().values()[window.id()];
+    const ValueInfo& target = info_of(window);
     for (std::size_t i = 0; i < target.shape.size(); ++i) {
         fits(target.shape[i] == Dim(1) || !(target.strides[i] == Dim(0)), "it holds an element more than once");
     }
-    const auto storage = [](const Value& v) { return v.graph().values()[v.id()].storage; };
-    if (storage(window) == storage(x)) {
+}
+
+Value copy_into(Value window, Value x) {
+    check_copy_into(window, x);
+    if (info_of(window).storage == info_of(x).storage) {
         x = contiguous(x);  // the two may overlap: all is read before anything is written
     }
-    return window.graph()
-        .add_node(kCopyInto, {x}, params(ElementwiseParams{.combine = kCombineCopy}),
-                  {{window.dtype(), {}, {}, window}})
-        .front();
+    return window.graph().add_node(kCopyInto, {x}, params(kCopy), {{window.dtype(), {}, {}, window}}).front();
 }
 
 Value repeat_kv(Value x, std::int64_t n) {

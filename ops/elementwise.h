@@ -2,13 +2,30 @@
 // Of the ops that work element by element, what other ops need.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "ops/ops.h"
 #include "runtime/compile/lowering.h"
 #include "runtime/graph/op.h"
+#include "shaders/elementwise.h"
 
 namespace vkf::support {
+
+/// What elementwise.comp is told.
+struct ElementwiseParams {
+    std::uint32_t combine = shader::kCombineNone;
+    Activation activation = Activation::none;
+    float alpha = 1.0f;
+    bool flip_a = false, flip_b = false;
+    std::uint32_t seed = 0, threshold = 0;
+};
+
+/// Emits the kernel's dispatch, or where a number has 16 bits that of a conversion: a copy then.
+/// `how` is to call prepare_elementwise(); `sizes_of` are operands behind the kernel's own.
+void lower_elementwise(Lowering& l, const ElementwiseParams& params, ValueId a, ValueId b, ValueId out, Prepare how,
+                       const std::vector<ValueId>& sizes_of = {});
+void prepare_elementwise(const ElementwiseParams& params, const Operands& operands, Command& command) noexcept;
 
 /// The node that add() makes.
 extern const OpType kAdd;
@@ -21,6 +38,9 @@ ValueId copied(Lowering& l, ValueId value);
 void lower_copy(Lowering& l, ValueId x, ValueId out);
 void lower_add(Lowering& l, ValueId a, ValueId b, ValueId out);
 void lower_zero(Lowering& l, ValueId out);
+
+/// Throws what copy_into() would.
+void check_copy_into(const Value& window, const Value& x);
 
 /// A copy whose dimensions are stored in that order (OutputSpec::stored_order).
 Value copy_in_order(Value x, const std::vector<std::size_t>& order);

@@ -2,6 +2,8 @@
 // What the lanes of a processor's subgroups can do together.
 #pragma once
 
+#include <cstdint>
+
 #include "runtime/compile/capabilities.h"
 #include "runtime/compile/kernel.h"
 
@@ -12,6 +14,17 @@ namespace vkf {
 inline bool hands_round(const Capabilities& device) {
     return device.cpu() && device.subgroup_shuffle && device.exact_subgroup_size > 1 &&
            (device.exact_subgroup_size != 4 || device.subgroup_quad);
+}
+
+/// The kernel for subgroups of so many lanes: of 8 where a device has 64-bit integers the one that
+/// loads 8 bytes at a time. Null: there are none for so many, or they are left out.
+inline const Shader* kernel_for_lanes(const Capabilities& device, std::uint32_t lanes, const Shader& four,
+                                      const Shader& eight, const Shader& eight_wide) {
+    if (lanes == 8 && device.int64 && !device.leaves_out(eight_wide.name)) {
+        return &eight_wide;
+    }
+    const Shader* kernel = lanes == 4 ? &four : lanes == 8 ? &eight : nullptr;
+    return kernel && !device.leaves_out(kernel->name) ? kernel : nullptr;
 }
 
 /// What to ask about the loops of a kernel that is made for GPUs. A processor takes it where it is

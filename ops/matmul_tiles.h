@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "ops/matrices.h"
 #include "runtime/compile/capabilities.h"
 
 namespace vkf {
@@ -45,9 +46,8 @@ struct CoopmatTile {
     }
 
     std::string str() const {
-        return std::to_string(rows) + "x" + std::to_string(columns) + "x" + std::to_string(depth) + ", matrices of " +
-               std::to_string(mat.m) + "x" + std::to_string(mat.n) + "x" + std::to_string(mat.k) +
-               (stages == 1 ? ", one stage" : "");
+        return std::to_string(rows) + "x" + std::to_string(columns) + "x" + std::to_string(depth) + ", " +
+               matrices_of(mat) + (stages == 1 ? ", one stage" : "");
     }
 };
 
@@ -59,9 +59,8 @@ inline std::optional<CoopmatTile> coopmat_tile(const Capabilities& device, std::
                                                std::uint32_t mats_across, std::uint32_t down, std::uint32_t across,
                                                bool codes = false, bool deep = false) {
     std::optional<CoopmatTile> best;
-    const auto work = [](const MatrixShape& s) { return std::uint64_t{s.m} * s.n * s.k; };
     for (const MatrixShape& shape : codes ? device.int8_matrix_shapes : device.matrix_shapes) {
-        if (work(shape) == 0 || (best && work(shape) <= work(best->mat))) {
+        if (multiplications(shape) <= (best ? multiplications(best->mat) : 0)) {
             continue;
         }
         const std::uint32_t rows = mats_down * shape.m, columns = mats_across * shape.n;

@@ -2,6 +2,7 @@
 // What kernels on cooperative matrices have in common.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "ops/checks.h"
@@ -18,6 +19,14 @@ inline constexpr bool kHasMatrixKernels = false;
 #endif
 
 inline constexpr const char* kMatricesSlowOnProcessors = "on a processor cooperative matrices are the slower way";
+
+/// Multiplications of one product of matrices.
+inline std::uint64_t multiplications(const MatrixShape& shape) { return std::uint64_t{shape.m} * shape.n * shape.k; }
+
+/// What Program::explain() says of their shape.
+inline std::string matrices_of(const MatrixShape& shape) {
+    return "matrices of " + std::to_string(shape.m) + "x" + std::to_string(shape.n) + "x" + std::to_string(shape.k);
+}
 
 /// Says what the build or the device lacks for the kernel that VKFORMER_VARIANT calls `variant`, or
 /// why `kernel` is left out, which it would be; empty: nothing. `offered` says whether the device

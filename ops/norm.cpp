@@ -12,6 +12,7 @@
 #include "ops/lanes.h"
 #include "ops/row_group.h"
 #include "ops/row_load.h"
+#include "runtime/graph/info_of.h"
 #include "runtime/graph/rewrite.h"
 #include "shaders/layer_norm.h"
 #include "shaders/norm_gradient.h"
@@ -329,7 +330,7 @@ std::vector<Value> norm_inputs(const OpType& op, Value x, Value weight, Value bi
     require_dtype(op.name, x, DType::f32);
     require(x.rank() >= 1, op.name, x.str() + " has no last dimension");
     check_epsilon(op.name, eps);
-    std::vector<Value> inputs{in_row_groups(x.graph().values()[x.id()]) ? x : contiguous(x)};
+    std::vector<Value> inputs{in_row_groups(info_of(x)) ? x : contiguous(x)};
     for (const Value& v : {weight, bias}) {
         if (v) {
             require_dtype(op.name, v, DType::f32);

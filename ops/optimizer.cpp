@@ -164,6 +164,8 @@ void check_step(const char* op, Graph& g, const Dim& step) {
     }
     const std::string what = "the number of a step, " + g.str(step);
     require(step.upper_bound(maxima) >= 0, op, what + ", is negative");
+    const std::int64_t most = std::numeric_limits<std::uint32_t>::max() - 1;  // see length_of()
+    require(step.upper_bound(maxima) <= most, op, what + ", may exceed 2^32 - 2");
     if (step.lower_bound(maxima) < 0) {
         g.constrain(Dim(0), step, op + (": " + what));
     }
@@ -216,6 +218,7 @@ void update_all(const char* op, const std::vector<Value>& parameters, const std:
             check_made_state(op, g, moments_name(parameter_name(parameters[i])), parameters);
         }
     }
+    GraphEdit::Undo undo(g);
     check_step(op, g, options.step);
     const Value factors = factors_of(g, options);
     const Value step = length_of(g, options.step);
@@ -236,6 +239,7 @@ void update_all(const char* op, const std::vector<Value>& parameters, const std:
         }
         g.add_node(kUpdate, inputs, shared, outputs);
     }
+    undo.keep();
 }
 
 /// True for what is finite as the float that kernels get.

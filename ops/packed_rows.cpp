@@ -2,11 +2,12 @@
 #include "ops/packed_rows.h"
 
 #include "ops/add_op.h"
-#include "ops/attention_choice.h"
+#include "ops/attention_operands.h"
 #include "ops/checks.h"
 #include "ops/matmul_choice.h"
 #include "runtime/base/numbers.h"
 #include "runtime/compile/pack_lanes.h"
+#include "runtime/graph/info_of.h"
 #include "runtime/graph/packed.h"
 #include "shaders/matmul.h"
 #include "shaders/packed_rows.h"
@@ -138,7 +139,7 @@ void support::check_packed(const char* op, const Value& words, WeightType type, 
                 std::to_string(columns.constant()) + " numbers as " + std::string(name_of(type)));
 }
 
-Value pack_into(Value window, Value x, WeightType type) {
+void support::check_pack_into(const Value& window, const Value& x, WeightType type) {
     require_dtype(kPackName, x, DType::f32);
     require(x.rank() >= 1, kPackName, x.str() + " has no rows");
     require(&x.graph() == &window.graph(), kPackName, x.str() + " belongs to another graph than " + window.str());
@@ -146,12 +147,16 @@ Value pack_into(Value window, Value x, WeightType type) {
     Shape rows = window.shape();
     rows.back() = x.size(-1);
     require(rows == x.shape(), kPackName, x.str() + " does not fit into " + window.str());
-    const ValueInfo& target = window.graph().values()[window.id()];
+    const ValueInfo& target = info_of(window);
     require(target.strides.back() == Dim(1), kPackName, "the words of a row of " + window.str() + " lie apart");
     for (std::size_t i = 0; i < target.shape.size(); ++i) {
         require(target.shape[i] == Dim(1) || !(target.strides[i] == Dim(0)), kPackName,
                 window.str() + " holds an element more than once");
     }
+}
+
+Value pack_into(Value window, Value x, WeightType type) {
+    check_pack_into(window, x, type);
     return x.graph().add_node(kPack, {x}, params(PackedRowsParams{type}), {{DType::i32, {}, {}, window}}).front();
 }
 

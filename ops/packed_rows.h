@@ -13,6 +13,9 @@ namespace support {
 /// Rows of words hold so many numbers as that type, one of those that are packed on the device.
 void check_packed(const char* op, const Value& words, WeightType type, const Dim& columns);
 
+/// Throws what pack_into() would.
+void check_pack_into(const Value& window, const Value& x, WeightType type);
+
 /// A whole weight that is packed, (rows, columns), in fp32: made once for all that read it so.
 ValueId numbers_of(Lowering& l, ValueId weight);
 

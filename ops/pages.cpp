@@ -7,6 +7,7 @@
 #include "pages.spv.h"
 #include "runtime/base/numbers.h"
 #include "runtime/compile/lowering.h"
+#include "runtime/graph/info_of.h"
 
 namespace vkf {
 
@@ -105,8 +106,7 @@ Value scatter_pages(Value pool, Value x, Value table, Value lengths) {
             kScatter.name,
             x.str() + " must be (sequences, tokens, heads, width) and fit " + pool.str() + " and " + table.str());
     check_lengths(kScatter.name, "lengths", lengths, table, table.size(0));
-    const auto storage = [](const Value& v) { return v.graph().values()[v.id()].storage; };
-    if (storage(pool) == storage(x)) {
+    if (info_of(pool).storage == info_of(x).storage) {
         x = contiguous(x);  // the two may overlap: all is read before anything is written
     }
     return pool.graph().add_node(kScatter, {x, table, lengths}, params(0), {{DType::f32, {}, {}, pool}}).front();

@@ -14,6 +14,12 @@ inline std::uint32_t causal_constant(Causal causal) {
     return causal == Causal::none ? 0 : causal == Causal::top_left ? 1 : 2;
 }
 
+/// The specialization constant for a window: the widest hides nothing, and a position less it does
+/// not overflow.
+inline std::uint32_t window_constant(std::int64_t window) {
+    return static_cast<std::uint32_t>(std::min<std::int64_t>(window, 1 << 30));
+}
+
 /// The push constant for a window: 0 where it is so wide that it masks nothing.
 inline std::uint32_t pushed_window(std::int64_t window, std::uint32_t queries, std::uint32_t keys) noexcept {
     return window < std::max(queries, keys) ? static_cast<std::uint32_t>(window) : 0;

@@ -13,6 +13,7 @@
 #include "reduce.spv.h"
 #include "runtime/base/numbers.h"
 #include "runtime/compile/lowering.h"
+#include "runtime/graph/info_of.h"
 #include "shaders/common/rounds.h"
 #include "shaders/reduce.h"
 
@@ -125,7 +126,9 @@ void emit(Lowering& l, ValueId from, const ReduceParams& params, ValueId to) {
         (sums ? terms : results) *= l.max_of(x.shape[i]);
     }
     const bool within_rows = (params.summed & 1u) != 0;  // neighbours read neighbouring elements
-    const RowGroup group = l.device().cpu() ? RowGroup{16, 1} : within_rows ? RowGroup{128, 32} : RowGroup{64, 1};
+    const RowGroup group = l.device().cpu() ? RowGroup{16, 1}
+                           : within_rows    ? RowGroup{kMaxRowGroup, 32}
+                                            : RowGroup{64, 1};
     // with many results there is work enough for a device without parts
     const std::int64_t each = results >= kPart ? 16 * kPart : kPart;
     std::int64_t some = std::min((terms + each - 1) / each, kMostParts);
@@ -177,7 +180,7 @@ Value add_sum(Value x, const Shape& shape) {
         const bool kept = shape[i] == x.shape()[i];
         p.summed |= kept ? 0u : 1u << (shape.size() - 1 - i);
     }
-    const Shape& strides = x.graph().values()[x.id()].strides;
+    const Shape& strides = info_of(x).strides;
     return add_op(kSum, {keeps_order(x.shape(), strides, p.summed) ? x : dense(x)}, p, shape);
 }
 

@@ -46,7 +46,7 @@ support::RowGroup support::held_row_group(const Lowering& l, std::int64_t row_le
     if (!takes_gpu_rows(device) || asks_for(device, kRowsLooped)) {
         RowGroup group = row_group(l, row_length);
         if (takes_gpu_rows(device) && group.lanes == 1) {
-            group = row_length <= 256 ? RowGroup{128, 32} : RowGroup{128, 128};
+            group = gpu_row_group(row_length);
         }
         return group;
     }
@@ -56,14 +56,14 @@ support::RowGroup support::held_row_group(const Lowering& l, std::int64_t row_le
         static_cast<std::uint32_t>(divide_up(fours, row_length <= most_held ? kFoursHeld : kFoursLooped)));
     const auto with = [&](std::uint32_t local_size, std::uint32_t lanes) {
         const auto held = std::max(static_cast<std::uint32_t>(divide_up(fours, lanes)), 1u);
-        return RowGroup{local_size, lanes, row_length <= most_held && held <= kMostHeldFours ? held : 0, subgroups};
+        return RowGroup{local_size, lanes, row_length <= most_held && held <= shader::kMostHeld ? held : 0, subgroups};
     };
     if (fours <= kShortRowFours) {
-        return with(128, std::clamp(wanted, 8u, 16u));
+        return with(shader::kMaxRowGroup, std::clamp(wanted, 8u, 16u));
     }
-    // without subgroups the shaders' tree has room for 128
-    const std::uint32_t most = subgroups ? most_row_lanes(device) : 128;
-    const std::uint32_t lanes = std::clamp(wanted, std::clamp(std::bit_ceil(device.subgroup_size), 64u, 128u), most);
+    const std::uint32_t most = subgroups ? most_row_lanes(device) : shader::kMaxRowGroup;
+    const std::uint32_t lanes =
+        std::clamp(wanted, std::clamp(std::bit_ceil(device.subgroup_size), 64u, shader::kMaxRowGroup), most);
     const RowGroup group = with(lanes, lanes);
     l.check_rounds(row_length / lanes * 4, "a row of " + std::to_string(row_length) + " elements");
     return group;

@@ -7,7 +7,9 @@
 
 #include "runtime/base/numbers.h"
 #include "runtime/compile/lowering.h"
+#include "shaders/common/held.h"
 #include "shaders/common/rounds.h"
+#include "shaders/common/row.h"
 #include "shaders/common/subgroups.h"
 
 namespace vkf::support {
@@ -29,6 +31,11 @@ struct RowGroup {
     std::uint64_t groups(std::uint64_t rows) const noexcept { return divide_up(rows, local_size / lanes); }
 };
 
+/// Of GPUs, without subgroups.
+inline RowGroup gpu_row_group(std::int64_t row_length) {
+    return {shader::kMaxRowGroup, row_length <= 256 ? 32 : shader::kMaxRowGroup};
+}
+
 /// Throws Error where a row has too many elements even for a group.
 inline RowGroup row_group(const Lowering& l, std::int64_t row_length) {
     constexpr std::int64_t kPasses = 4;  // no kernel passes over a row more often
@@ -36,13 +43,11 @@ inline RowGroup row_group(const Lowering& l, std::int64_t row_length) {
         if (row_length <= shader::kMostRounds / kPasses) {
             return {16, 1};
         }
-        l.check_rounds(row_length / 128 * kPasses, "a row of " + std::to_string(row_length) + " elements");
+        l.check_rounds(row_length / shader::kMaxRowGroup * kPasses,
+                       "a row of " + std::to_string(row_length) + " elements");
     }
-    return row_length <= 256 ? RowGroup{128, 32} : RowGroup{128, 128};
+    return gpu_row_group(row_length);
 }
-
-/// The most fours of a row that an invocation holds in registers (shaders/common/held.glsl).
-inline constexpr std::uint32_t kMostHeldFours = 8;
 
 /// Longest rows that kernels hold in registers; with more some compilers spill (tools/gpu_report).
 /// Norms hold weights too, and their gradient a second row.

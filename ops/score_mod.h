@@ -25,7 +25,8 @@ public:
     /// the mask, and returns the new score. `query` and `key` count from 0 within their sequence,
     /// as unsigned numbers: a distance is int(query) - int(key). A result of -inf masks the key; a
     /// NaN that is not masked stays NaN. The text may define functions and constants of its own,
-    /// with names that begin with mod_, and may use
+    /// with names that begin with mod_ (what lies outside functions must be const: a variable there
+    /// would keep its value for other scores), and may use
     ///     parameter(i)           number i of `parameters` (finite, at most 16), fixed when the mod
     ///                            is compiled; an i outside that is computed is taken to
     ///                            the nearest number, a constant one is an error

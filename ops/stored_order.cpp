@@ -4,12 +4,11 @@
 #include <algorithm>
 
 #include "ops/ops.h"
+#include "runtime/graph/info_of.h"
 
 namespace vkf::support {
 
 namespace {
-
-const ValueInfo& info_of(const Value& x) { return x.graph().values()[x.id()]; }
 
 /// The order that undoes an order of dimensions.
 std::vector<std::size_t> inverse(const std::vector<std::size_t>& order) {

@@ -66,7 +66,7 @@ TopKStage top_k_stage(const Capabilities& device, std::uint32_t count) {
     TopKStage s{.count = count};
     s.part_size = static_cast<std::uint32_t>(divide_up(divide_up(count, most_parts), 4) * 4);
     s.parts = static_cast<std::uint32_t>(divide_up(count, s.part_size));
-    s.local_size = s.part_size <= 512 ? 128 : most_lanes;
+    s.local_size = s.part_size <= 512 ? kTopKMostRanked : most_lanes;
     s.held = std::bit_ceil(static_cast<std::uint32_t>(divide_up(s.part_size, s.local_size)));
     return s;
 }

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <utility>
 
+#include "parallel/rank_errors.h"
 #include "runtime/base/error.h"
 
 namespace vkf {
@@ -19,7 +20,19 @@ namespace {
 /// Up to so many numbers the time is that of the exchanges, not that of the bytes.
 constexpr std::size_t kAtOnce = 16384;
 
-std::string name_of_rank(int rank) { return "rank " + std::to_string(rank); }
+/// A message each way for every rank but this one: rank r gets sent(r), and what it sends goes
+/// where room(r) is.
+template <class Sent, class Room>
+std::pair<std::vector<Outgoing>, std::vector<Incoming>> messages(const Transport& transport, Sent sent, Room room) {
+    std::pair<std::vector<Outgoing>, std::vector<Incoming>> both;
+    for (int r = 0; r < transport.ranks(); ++r) {
+        if (r != transport.rank()) {
+            both.first.push_back({r, std::as_bytes(std::span(sent(r)))});
+            both.second.push_back({r, std::as_writable_bytes(std::span(room(r)))});
+        }
+    }
+    return both;
+}
 
 /// Where the part of `size` elements that rank i sums begins.
 std::size_t part_begin(std::size_t size, int i, int ranks) {
@@ -101,14 +114,9 @@ void Communicator::begin(std::uint32_t kind, std::uint64_t amount, int from) {
 void Communicator::begin_within(double seconds, std::uint32_t kind, std::uint64_t amount, int from) {
     const Header mine{kind, static_cast<std::uint32_t>(from), calls_++, amount};
     std::vector<Header> theirs(static_cast<std::size_t>(ranks()));
-    std::vector<Outgoing> out;
-    std::vector<Incoming> in;
-    for (int r = 0; r < ranks(); ++r) {
-        if (r != rank()) {
-            out.push_back({r, std::as_bytes(std::span(&mine, 1))});
-            in.push_back({r, std::as_writable_bytes(std::span(&theirs[static_cast<std::size_t>(r)], 1))});
-        }
-    }
+    const auto [out, in] = messages(
+        *transport_, [&](int) { return std::span(&mine, 1); },
+        [&](int r) { return std::span(&theirs[static_cast<std::size_t>(r)], 1); });
     exchange_within(seconds, out, in);
     const auto text = [](const Header& h) {
         constexpr std::array<const char*, 7> names{"nothing", "all_reduce", "all_gather", "broadcast",
@@ -146,14 +154,8 @@ void Communicator::reduce_at_once(std::span<float> x) {
     const auto of = [&](int r) {
         return std::span(received_).subspan(static_cast<std::size_t>(r) * x.size(), x.size());
     };
-    std::vector<Outgoing> out;
-    std::vector<Incoming> in;
-    for (int r = 0; r < ranks(); ++r) {
-        if (r != rank()) {
-            out.push_back({r, std::as_bytes(x)});
-            in.push_back({r, std::as_writable_bytes(of(r))});
-        }
-    }
+    const auto [out, in] = messages(
+        *transport_, [&](int) { return x; }, of);
     exchange(out, in);
     sum_in_order(x, rank(), ranks(), of);
 }
@@ -168,14 +170,7 @@ void Communicator::reduce_by_parts(std::span<float> x) {
     const auto of = [&](int r) {
         return std::span(received_).subspan(static_cast<std::size_t>(r) * own.size(), own.size());
     };
-    std::vector<Outgoing> out;
-    std::vector<Incoming> in;
-    for (int r = 0; r < ranks(); ++r) {
-        if (r != rank()) {
-            out.push_back({r, std::as_bytes(part(r))});
-            in.push_back({r, std::as_writable_bytes(of(r))});
-        }
-    }
+    auto [out, in] = messages(*transport_, part, of);
     exchange(out, in);
     sum_in_order(own, rank(), ranks(), of);
     for (Outgoing& o : out) {
@@ -208,14 +203,9 @@ void Communicator::all_gather(std::span<std::byte> all, std::span<const std::uin
         return;
     }
     begin(kAllGather, all.size());
-    std::vector<Outgoing> out;
-    std::vector<Incoming> in;
-    for (int r = 0; r < ranks(); ++r) {
-        if (r != rank()) {
-            out.push_back({r, parts[static_cast<std::size_t>(rank())]});
-            in.push_back({r, parts[static_cast<std::size_t>(r)]});
-        }
-    }
+    const auto [out, in] = messages(
+        *transport_, [&](int) { return parts[static_cast<std::size_t>(rank())]; },
+        [&](int r) { return parts[static_cast<std::size_t>(r)]; });
     exchange(out, in);
 }
 
@@ -259,14 +249,9 @@ void Communicator::agree(std::string_view what, std::string_view text) {
     const std::array<std::uint64_t, 2> mine{text.size(), sum};
     std::vector<std::array<std::uint64_t, 2>> theirs(static_cast<std::size_t>(ranks()));
     begin(kAgree, 0);
-    std::vector<Outgoing> out;
-    std::vector<Incoming> in;
-    for (int r = 0; r < ranks(); ++r) {
-        if (r != rank()) {
-            out.push_back({r, std::as_bytes(std::span(mine))});
-            in.push_back({r, std::as_writable_bytes(std::span(theirs[static_cast<std::size_t>(r)]))});
-        }
-    }
+    const auto [out, in] = messages(
+        *transport_, [&](int) { return std::span(mine); },
+        [&](int r) { return std::span(theirs[static_cast<std::size_t>(r)]); });
     exchange(out, in);
     for (const Incoming& i : in) {
         if (theirs[static_cast<std::size_t>(i.from)] != mine) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "parallel/rank_errors.h"
 #include "parallel/transport.h"
 #include "runtime/base/error.h"
 
@@ -16,8 +17,6 @@ namespace vkf {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr double kLimitSeconds = 10, kMostSeconds = 1e9;
 
 /// A message on its way from one rank to another.
 struct Message {
@@ -39,8 +38,6 @@ struct Meeting {
     std::vector<bool> ended;
     std::vector<std::size_t> blamed;  ///< for whom each ended: itself, or one that it waited for
 };
-
-std::string name_of_rank(std::size_t rank) { return "rank " + std::to_string(rank); }
 
 class LocalTransport final : public Transport {
 public:
@@ -81,7 +78,7 @@ private:
     std::size_t other(int rank) const {
         const auto i = static_cast<std::size_t>(rank);
         if (rank < 0 || i >= meeting_->ranks || i == rank_) {
-            throw Error("is not another rank of " + std::to_string(meeting_->ranks), "rank " + std::to_string(rank));
+            throw Error("is not another rank of " + std::to_string(meeting_->ranks), name_of_rank(rank));
         }
         return i;
     }
@@ -105,17 +102,9 @@ private:
         const bool in_time = meeting_->ended[peer];
         blamed_ = in_time ? meeting_->blamed[peer] : peer;
         if (!in_time) {
-            throw Error("did not answer " + name_of_rank(rank_) + " within " + std::to_string(seconds_) + " s",
-                        name_of_rank(peer));
+            throw_late(rank_, peer, seconds_);
         }
-        if (blamed_ == rank_) {
-            throw Error("has ended, for " + name_of_rank(rank_) + " did not answer in time, or sent another size",
-                        name_of_rank(peer));
-        }
-        throw Error(blamed_ == peer ? "has ended, and " + name_of_rank(rank_) + " waits for it"
-                                    : "has ended, and so has " + name_of_rank(peer) + ", for which " +
-                                          name_of_rank(rank_) + " waits",
-                    name_of_rank(blamed_));
+        throw_ended(rank_, peer, blamed_);
     }
 
     void send_and_receive(std::span<const Outgoing> out, std::span<const Incoming> in) {

@@ -37,7 +37,7 @@ for stub in (package / "_vkformer").glob("*.pyi"):
     text = re.sub(r"\bos\.PathLike\b(?!\[)", "os.PathLike[str]", stub.read_text())
     # names of methods that hide a builtin, and types without their arguments
     text = re.sub(r"(?<![\w.])list\[", "builtins.list[", text)
-    text = re.sub(r"(?<![\w.])dict(?![\[\w(])", "dict[str, object]", text)
+    text = re.sub(r"^ *def .*", lambda line: re.sub(r"(?<![\w.])dict(?![\[\w(])", "dict[str, object]", line[0]), text, flags=re.MULTILINE)
     text = text.replace("import os\n", "import builtins\nimport os\n", 1)
     # Tensor.numpy() hides the module
     text = re.sub(r"^ *def .*", lambda line: re.sub(r"\bnumpy\.", "_numpy.", line[0]), text, flags=re.MULTILINE)

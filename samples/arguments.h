@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -120,6 +121,22 @@ inline void write_file(const std::filesystem::path& path, std::string_view bytes
             throw std::runtime_error(path.string() + ": cannot be written");
         }
     });
+}
+
+/// Does `work`; where that throws, `save` runs before the caller gets to know it. Where that throws
+/// too, both are told.
+template <typename Work, typename Save>
+void save_if_it_throws(const Work& work, const Save& save) {
+    try {
+        work();
+    } catch (const std::exception& why) {
+        try {
+            save();
+        } catch (const std::exception& lost) {
+            throw std::runtime_error(std::string(why.what()) + "\nWhat was learned could not be saved: " + lost.what());
+        }
+        throw;
+    }
 }
 
 /// Writes what is left of the standard output. Throws std::runtime_error if any of it is lost.

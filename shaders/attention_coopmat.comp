@@ -27,7 +27,7 @@
 #extension GL_KHR_cooperative_matrix : require
 
 #include "common/attention_stage.glsl"
-#include "common/attention_wild.glsl"
+#include "common/attention_not_finite.glsl"
 
 // SPIR-V's RoundingModeRTE (capability 4467, mode 4462) for numbers of 16 bits
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4467], 4462, 16);
@@ -137,9 +137,9 @@ void put_weights() {
     }
 }
 
-// Four sums, and what add_wild() marked of them.
-vec4 spoil(vec4 o, uint row, uint b, uint four) {
-    uint bits = spoilt[spoilt_word(row, b, four)] >> (four % 4u * 8u);
+// Four sums, and what add_not_finite() marked of them.
+vec4 marked(vec4 o, uint row, uint b, uint four) {
+    uint bits = marks[mark_word(row, b, four)] >> (four % 4u * 8u);
     uvec4 kinds = uvec4(bits, bits >> 2, bits >> 4, bits >> 6) & 3u;
     vec4 infinite = uintBitsToFloat(mix(uvec4(kInfinityBits), uvec4(kInfinityBits | kSignBit), equal(kinds, uvec4(2u))));
     o = mix(o + infinite, o, equal(kinds, uvec4(0u)));
@@ -202,8 +202,8 @@ void store_block(uint b, float row_factors[kRowsEach], uint to[kRowsEach]) {
         for (uint m = 0u; m < kFoursEach; ++m) {
             if (row < kSubgroupRows && work.first_row + subgroup_row + row <= work.last_row) {
                 vec4 o = uintBitsToFloat(stage[strip + row * kStripPitch + four_of(m)]) * row_factors[n];
-                if (wild != 0u) {
-                    o = spoil(o, row, b, four_of(m));
+                if (values_not_finite != 0u) {
+                    o = marked(o, row, b, four_of(m));
                 }
                 store(to[n], value_column(work.slice, kBlocks, b, kTile, four_of(m)), o);
             }
@@ -230,8 +230,8 @@ void main() {
     [[unroll]] for (uint i = 0u; i < kMatsDown * kOutMats; ++i) {
         sums[i] = Accumulator(0.0);
     }
-    for (uint i = gl_LocalInvocationID.x; i < kRows * kBlocks * kSpoiltWords; i += kThreads) {
-        spoilt[i] = 0u;
+    for (uint i = gl_LocalInvocationID.x; i < kRows * kBlocks * kMarkWords; i += kThreads) {
+        marks[i] = 0u;
     }
     for (uint n = 0u; n < kRowsEach; ++n) {
         maxima[n] = negative_infinity();
@@ -244,7 +244,7 @@ void main() {
 #endif
     }
     if (gl_LocalInvocationID.x == 0u) {
-        wild = 0u;
+        values_not_finite = 0u;
     }
     barrier();  // where no key is attended, none follows before these are read
 
@@ -354,8 +354,8 @@ void main() {
                 }
             }
         }
-        if (wild == first + 1u && part_taken) {
-            add_wild(first);
+        if (values_not_finite == first + 1u && part_taken) {
+            add_not_finite(first);
         }
     }
 

@@ -31,7 +31,7 @@
 
 #define ELEMENTS
 #include "common/attention_stage.glsl"
-#include "common/attention_wild.glsl"
+#include "common/attention_not_finite.glsl"
 
 // SPIR-V's RoundingModeRTE (capability 4467, mode 4462) for numbers of 16 bits
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4467], 4462, 16);
@@ -120,7 +120,7 @@ void stage_tile(uint first) {
         uint row = item / kValueEights;
         if (row < kTile) {
             stage[kValuesAt + row * kValuePitch + item - row * kValueEights] =
-                tamed(halves_of(next_values[i * kRaw], next_values[i * kRaw + kRaw - 1u]), first);
+                finite_values(halves_of(next_values[i * kRaw], next_values[i * kRaw + kRaw - 1u]), first);
         }
     }
 }
@@ -250,9 +250,9 @@ float finish_output(const in uint row, const in uint column, const in float sum,
     uint to = work.slice * kBlocks * kTile + within;
     if (at <= work.last_row && to < p.value_dim) {
         float o = sum * (final_factor(total) / kWeightUnit);
-        if (wild != 0u) {
+        if (values_not_finite != 0u) {
             uint four = within % kTile / 4u;
-            uint bits = spoilt[spoilt_word(row, within / kTile, four)] >> (four % 4u * 8u + within % 4u * 2u) & 3u;
+            uint bits = marks[mark_word(row, within / kTile, four)] >> (four % 4u * 8u + within % 4u * 2u) & 3u;
             float infinite = uintBitsToFloat(bits == 2u ? kNegativeInfinityBits : kInfinityBits);
             o = bits == 3u ? quiet_nan() : bits == 0u ? o : o + infinite;
         }
@@ -311,11 +311,11 @@ void main() {
     if (work.begin < work.end) {
         fetch(work.begin);
     }
-    for (uint i = gl_LocalInvocationID.x; i < kRows * kBlocks * kSpoiltWords; i += kThreads) {
-        spoilt[i] = 0u;
+    for (uint i = gl_LocalInvocationID.x; i < kRows * kBlocks * kMarkWords; i += kThreads) {
+        marks[i] = 0u;
     }
     if (gl_LocalInvocationID.x == 0u) {
-        wild = 0u;
+        values_not_finite = 0u;
         poisoned = 0u;
     }
     Operand queries[kPart / kMatDepth];
@@ -369,7 +369,7 @@ void main() {
             fetch(first + kTile);
         }
         bool part_taken = takes_part(first);
-        bool has_wild = wild == first + 1u;
+        bool some_not_finite = values_not_finite == first + 1u;
         if (part_taken) {
             Accumulator scores[kMatsAcross];
             [[unroll]] for (uint j = 0u; j < kMatsAcross; ++j) {
@@ -396,7 +396,7 @@ void main() {
             [[unroll]] for (uint j = 0u; j < kMatsAcross; ++j) {
                 coopMatPerElementNV(scores[j], scores[j], find_larger, maxima);
             }
-            bool with_care = subgroupAny(found) || some_empty || has_wild;
+            bool with_care = subgroupAny(found) || some_empty || some_not_finite;
             if (with_care) {
                 Accumulator before = maxima;
                 Accumulator largest = scores[0];
@@ -431,17 +431,17 @@ void main() {
                                 kValuePitch, gl_CooperativeMatrixLayoutRowMajor);
                     sums[i] = coopMatMulAdd(weights, values, sums[i]);
                 }
-                if (has_wild) {
+                if (some_not_finite) {
                     coopMatStore(weights, stage, strip + j * (kMatColumns / 8u), kWeightPitch,
                                  gl_CooperativeMatrixLayoutRowMajor);
                 }
             }
         }
-        if (has_wild) {
+        if (some_not_finite) {
             // all subgroups of a group come to it, also those with nothing to do
             subgroupBarrier();
             if (part_taken) {
-                add_wild(first);
+                add_not_finite(first);
             }
         }
     }

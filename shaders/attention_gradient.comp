@@ -27,23 +27,8 @@
 #include "common/fours.glsl"
 #include "attention.h"
 #include "attention_gradient.h"
+#include "common/gradient_pairs.glsl"
 
-layout(local_size_x_id = 0) in;
-layout(constant_id = kAttentionGradientSpecSide) const uint kSide = 0;
-layout(constant_id = kAttentionGradientSpecBlocks) const uint kBlocks = 1;
-layout(constant_id = kAttentionGradientSpecFours) const uint kFours = 0;
-layout(constant_id = kAttentionGradientSpecCausal) const uint kCausal = 0;
-layout(constant_id = kAttentionGradientSpecFill) const uint kFill = 0xff800000u;
-layout(constant_id = kAttentionGradientSpecGroup) const uint kGroup = 1;
-layout(constant_id = kAttentionGradientSpecThreshold) const uint kThreshold = 0;
-layout(constant_id = kAttentionGradientSpecKeepScale) const float kKeepScale = 1.0;
-layout(constant_id = kAttentionGradientSpecMask) const uint kMask = 0;
-layout(constant_id = kAttentionGradientSpecBias) const uint kBias = 0;
-layout(constant_id = kAttentionGradientSpecSlopes) const uint kSlopes = 0;
-layout(constant_id = kAttentionGradientSpecScale) const float kScale = 1.0;
-layout(constant_id = kAttentionGradientSpecSoftcap) const float kSoftcap = 0.0;
-layout(constant_id = kAttentionGradientSpecHeads) const uint kHeads = 1;
-layout(constant_id = kAttentionGradientSpecWindow) const uint kWindow = 0;
 layout(constant_id = kAttentionGradientSpecChunk) const uint kChunk = 0;
 layout(constant_id = kAttentionGradientSpecKeep) const uint kKeep = 0;
 layout(constant_id = kAttentionGradientSpecSequences) const uint kSequences = 0;
@@ -56,24 +41,12 @@ layout(set = 0, binding = kAttentionGradientBindingValue) readonly buffer Value 
 FOURS_IN(kAttentionGradientBindingValue, ValueFours, value_fours)
 layout(set = 0, binding = kAttentionGradientBindingDy) readonly buffer Dy { float dy[]; };
 FOURS_IN(kAttentionGradientBindingDy, DyFours, dy_fours)
-layout(set = 0, binding = kAttentionGradientBindingLse) readonly buffer Lse { float lse[]; };
-layout(set = 0, binding = kAttentionGradientBindingDelta) readonly buffer Delta { float delta[]; };
-layout(set = 0, binding = kAttentionGradientBindingMask) readonly buffer Mask { uint mask_bits[]; };
-layout(set = 0, binding = kAttentionGradientBindingBias) readonly buffer Bias { float bias[]; };
-layout(set = 0, binding = kAttentionGradientBindingSlopes) readonly buffer Slopes { float slopes[]; };
 layout(set = 0, binding = kAttentionGradientBindingSlopes) readonly buffer Ranges { uvec2 ranges[]; };
 layout(set = 0, binding = kAttentionGradientBindingFirst) buffer First { float first_out[]; };
 FOURS_IN_OUT(kAttentionGradientBindingFirst, FirstFours, first_fours)
 layout(set = 0, binding = kAttentionGradientBindingSecond) buffer Second { float second_out[]; };
 FOURS_IN_OUT(kAttentionGradientBindingSecond, SecondFours, second_fours)
 FOURS_IN_OUT(kAttentionGradientBindingKept, Kept, kept_fours)
-
-layout(push_constant) uniform Push { AttentionGradientPush p; };
-
-#include "common/dispatch.glsl"
-#include "common/log_sum_exp.glsl"
-#include "common/numeric.glsl"
-#include "common/random.glsl"
 
 #define EACH_ROW(DO) \
     DO(0) DO(1) DO(2) DO(3) \
@@ -108,15 +81,8 @@ const uint kNear = kLanes == 4u ? 4u : 16u;
 const uint kMaxNear = 16u;
 const uint kMaxLoads = 2u;
 const bool kOfKept = kSide == kAttentionGradientOfKept;
-const bool kOfQueries = kSide == kAttentionGradientOfQueries || kOfKept;
-const bool kFiniteFill = kFill != (kInfinityBits | kSignBit);
 
-#include "common/gradient_pairs.glsl"
 #include "common/gradient_rows.glsl"
-
-vec4 tame(vec4 x) {
-    return mix(x, vec4(0.0), not_finite(x));
-}
 
 // Where in the kept ds, by fours, those of a key and four rows of queries lie.
 uint kept_at(uint key, uint row, uint plane) {
@@ -133,9 +99,9 @@ uint lanes_min(uint x) {
     return x;
 }
 
-// Per near row, of one tile: the products, then what they give, of the lane's four far rows.
-vec4 scores[kMaxNear];
-vec4 incomes[kMaxNear];
+// Per near row, of one tile, of the lane's four far rows.
+vec4 scores[kMaxNear];  // then ds
+vec4 dp[kMaxNear];      // dy . v, then weights
 // Per near row, of the result the lane's columns.
 vec4 firsts[kMaxNear * kAttentionGradientMaxBlocks];
 vec4 seconds[kMaxNear * kAttentionGradientMaxBlocks];
@@ -186,8 +152,7 @@ void main() {
             near_rows[i] = kOfQueries ? query_row(near) : key_row(near); \
             near_rows_second[i] = kOfQueries ? dy_row(near) : value_row(near); \
             if (kOfQueries) { \
-                uint row = statistics_row(near); \
-                near_statistics[i] = vec3(lse[row * 2u], lse[row * 2u + 1u], delta[row]); \
+                near_statistics[i] = statistics_of(near); \
             } \
         } \
     }
@@ -295,7 +260,7 @@ void main() {
 #define DO(i) \
     { \
         scores[i] = vec4(0.0); \
-        incomes[i] = vec4(0.0); \
+        dp[i] = vec4(0.0); \
     }
             EACH_ROW(DO)
 #undef DO
@@ -331,14 +296,14 @@ void main() {
     { \
         vec4 row; \
         VKF_ROW_OF(row, near, i) \
-        incomes[i] += rows * row; \
+        dp[i] += rows * row; \
     }
                 EACH_ROW(DO)
 #undef DO
             }
             if (kLanes == 4u) {
                 put_in_order(scores[0], scores[1], scores[2], scores[3]);
-                put_in_order(incomes[0], incomes[1], incomes[2], incomes[3]);
+                put_in_order(dp[0], dp[1], dp[2], dp[3]);
             }
 #define DO(i) \
     { \
@@ -346,12 +311,13 @@ void main() {
         uvec2 range = OF_ROW(near_ranges, i); \
         if (kOfQueries) { \
             vec3 own = OF_ROW(near_statistics, i); \
-            finish(near_index, far, scores[i], incomes[i], vec4(own.x), vec4(own.y), vec4(own.z), inside, range); \
+            gradient_of_pairs(near_index, far, scores[i], dp[i], vec4(own.x), vec4(own.y), vec4(own.z), inside, \
+                              range); \
         } else { \
-            vec4 ds = \
-                finish(far, near_index, scores[i], incomes[i], far_lse, far_rest, far_delta, inside, range); \
+            vec4 of_bias = gradient_of_pairs(far, near_index, scores[i], dp[i], far_lse, far_rest, far_delta, inside, \
+                                             range); \
             if (kKeep == kAttentionGradientKeepBoth && slice == 0u) { \
-                VKF_PUT_FOUR(kept_fours, kept_at(near_index.x, first + LANE * 4u, 1u), ds); \
+                VKF_PUT_FOUR(kept_fours, kept_at(near_index.x, first + LANE * 4u, 1u), of_bias); \
             } \
         } \
     }
@@ -373,8 +339,8 @@ void main() {
 #define DO(b) \
     { \
         uint column = column0 + b * kTile; \
-        rows[b] = mat4(tame(load_far(from.x, column)), tame(load_far(from.y, column)), \
-                       tame(load_far(from.z, column)), tame(load_far(from.w, column))); \
+        rows[b] = mat4(finite_or_zero(load_far(from.x, column)), finite_or_zero(load_far(from.y, column)), \
+                       finite_or_zero(load_far(from.z, column)), finite_or_zero(load_far(from.w, column))); \
     }
             EACH_BLOCK(DO)
 #undef DO
@@ -397,14 +363,16 @@ void main() {
 #define DO(b) \
     { \
         uint column = column0 + b * kTile; \
-        rows[b] = mat4(tame(load_far_second(from.x, column)), tame(load_far_second(from.y, column)), \
-                       tame(load_far_second(from.z, column)), tame(load_far_second(from.w, column))); \
+        rows[b] = mat4(finite_or_zero(load_far_second(from.x, column)), \
+                       finite_or_zero(load_far_second(from.y, column)), \
+                       finite_or_zero(load_far_second(from.z, column)), \
+                       finite_or_zero(load_far_second(from.w, column))); \
     }
                 EACH_BLOCK(DO)
 #undef DO
 #define DO(i) \
     { \
-        vec4 weights = from_lane(incomes[i], lane, only); \
+        vec4 weights = from_lane(dp[i], lane, only); \
         SECOND(i, 0) += rows[0] * weights; \
         if (kBlocks > 1u) { \
             SECOND(i, 1) += rows[1] * weights; \
@@ -422,18 +390,15 @@ void main() {
 
 #define STORE(i, b) \
     { \
-        store_first(to, column0 + b * kTile, FIRST(i, b) * kScale); \
+        store_first(to.x, column0 + b * kTile, FIRST(i, b) * kScale); \
         if (!kOfQueries) { \
-            store_second(to_second, column0 + b * kTile, SECOND(i, b)); \
+            store_second(to.y, column0 + b * kTile, SECOND(i, b)); \
         } \
     }
 #define DO(i) \
     { \
         uint row = first_near + four + i; \
-        uint its_head = kOfQueries ? query_head(row) : head; \
-        uint place = kOfQueries ? row / kGroup : row; \
-        uint to = p.first_offset + batch * p.first_batch + its_head * p.first_head + place * p.first_row; \
-        uint to_second = p.second_offset + batch * p.second_batch + its_head * p.second_head + place * p.second_row; \
+        uvec2 to = result_rows(row); \
         if (row <= last_near) { \
             STORE(i, 0) \
             if (kBlocks > 1u) { \

@@ -43,7 +43,7 @@ bool takes_part(uint first) {
     int last_position = int((kOfQueries ? last : far_last) / kGroup) + shift;
     int key = int(kOfQueries ? first : from);
     int last_key = int(kOfQueries ? far_last : last);
-    return key <= last_position && (p.window == 0u || last_key > position - int(p.window));
+    return key <= last_position && (kWindow == 0u || last_key > position - int(kWindow));
 }
 
 #define EACH_OF_STRIP(n, m) \
@@ -59,41 +59,17 @@ vec4 from_strip(uint n, uint m) {
 void weigh(uint first) {
     EACH_OF_STRIP(n, m) {
         uint row = subgroup_row + min(row_of(n), kSubgroupRows - 1u);
-        uvec4 near = uvec4(min(work.first_near + row, work.last_near));
         uvec4 in_tile = four_of(m) * 4u + uvec4(0, 1, 2, 3);
-        bvec4 inside = lessThan(first + in_tile, uvec4(work.far_count));
-        uvec4 far = min(first + in_tile, uvec4(work.far_count - 1u));
         uint i = n * kFoursEach + m;
-        uvec4 wild = uvec4(wild_rows[in_tile.x], wild_rows[in_tile.y], wild_rows[in_tile.z], wild_rows[in_tile.w]);
-        vec4 product = mix(scores[i], vec4(quiet_nan()), equal(wild, uvec4(first + 1u)));
-        vec4 income = incomes[i];
-        bvec4 lost = not_finite(income);
-        bvec4 mask = bvec4(true);
-        if (kOfQueries) {
-            vec3 own = statistics_of(near.x);
-            if (kMask != 0u) {
-                mask = notEqual(uvec4(mask_words[row]) >> in_tile & 1u, uvec4(0));
-            }
-            finish(near, far, product, income, vec4(own.x), vec4(own.y), vec4(own.z),
-                   both(mask, seen_causally(near, far)), inside);
-        } else {
-            vec2 a = log_sum_exps[in_tile.x];
-            vec2 b = log_sum_exps[in_tile.y];
-            vec2 c = log_sum_exps[in_tile.z];
-            vec2 d = log_sum_exps[in_tile.w];
-            vec4 far_delta = vec4(deltas[in_tile.x], deltas[in_tile.y], deltas[in_tile.z], deltas[in_tile.w]);
-            if (kMask != 0u) {
-                uvec4 at = in_tile * kRowWords + row / 32u;
-                uvec4 words = uvec4(mask_words[at.x], mask_words[at.y], mask_words[at.z], mask_words[at.w]);
-                mask = notEqual(words >> (row % 32u) & 1u, uvec4(0));
-            }
-            finish(far, near, product, income, vec4(a.x, b.x, c.x, d.x), vec4(a.y, b.y, c.y, d.y), far_delta,
-                   both(mask, seen_causally(far, near)), inside);
-            // dy is not finite in f16
-            income = mix(income, vec4(quiet_nan()), both(lost, notEqual(income, vec4(0.0))));
+        uvec4 last = uvec4(not_finite_rows[in_tile.x], not_finite_rows[in_tile.y], not_finite_rows[in_tile.z],
+                           not_finite_rows[in_tile.w]);
+        scores[i] = mix(scores[i], vec4(quiet_nan()), equal(last, uvec4(first + 1u)));
+        bvec4 lost = not_finite(dp[i]);
+        vec3 own = statistics_of_near(min(work.first_near + row, work.last_near));
+        gradient_of_pairs(first, row, in_tile, own, statistics_in_tile(in_tile), scores[i], dp[i]);
+        if (!kOfQueries) {  // dy is not finite in f16
+            dp[i] = mix(dp[i], vec4(quiet_nan()), both(lost, notEqual(dp[i], vec4(0.0))));
         }
-        scores[i] = product;
-        incomes[i] = income;
     }
 }
 
@@ -206,7 +182,7 @@ void main() {
         seconds[i] = Accumulator(0.0);
     }
     for (uint i = gl_LocalInvocationID.x; i < kTile; i += kThreads) {
-        wild_rows[i] = 0u;
+        not_finite_rows[i] = 0u;
     }
 
     bool near_staged = false;
@@ -264,7 +240,7 @@ void main() {
         }
         subgroupBarrier();
         EACH_OF_STRIP(n, m) {
-            incomes[n * kFoursEach + m] = from_strip(n, m);
+            dp[n * kFoursEach + m] = from_strip(n, m);
         }
         if (part_taken) {
             weigh(first);
@@ -278,7 +254,7 @@ void main() {
         EACH_OF_STRIP(n, m) {
             put_halves(0u, scores[n * kFoursEach + m] * to_unit, n, m);
             if (!kOfQueries) {
-                put_halves(kWeightsAt, incomes[n * kFoursEach + m] * weight_unit, n, m);
+                put_halves(kWeightsAt, dp[n * kFoursEach + m] * weight_unit, n, m);
             }
         }
         subgroupBarrier();

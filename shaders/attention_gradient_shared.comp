@@ -13,7 +13,6 @@
 
 #include "common/attention_gradient.glsl"
 
-const uint kTile = kAttentionGradientTile;
 const uint kThreads = kAttentionGradientThreads;
 const uint kLanes = kTile / 4u;  // invocations a row, and vec4 of a row's part
 const uint kLines = kThreads / kLanes;
@@ -24,34 +23,30 @@ const uint kStride = kLanes + 1u;
 
 shared vec4 near_tile[kRows * kStride];  // near rows, then what pairs give to the sums
 shared vec4 far_tile[kTile * kStride];
-// statistics_of() far rows, where these are queries
-shared vec2 log_sum_exps[kTile];
-shared float deltas[kTile];
-shared uint mask_words[kMaskWords];
 
 uint lane;
 uint line;
 uvec2 near_at[kRowsEach];
 uvec2 far_at[kFarEach];
-// Per near row of this invocation, its four pairs of a tile: the products, then what they give.
-vec4 scores[kRowsEach];
-vec4 incomes[kRowsEach];
+// Per near row of this invocation, of its four pairs of a tile.
+vec4 scores[kRowsEach];  // then ds
+vec4 dp[kRowsEach];      // dy . v, then weights
 // Per near row, four columns of each block of the results.
 vec4 firsts[kRowsEach * kBlocks];
 vec4 seconds[kRowsEach * kBlocks];
 
 // Puts four columns of each row of the tile into shared memory, from `part` on.
-void stage_far(bool second, uint part, bool tamed) {
+void stage_far(bool second, uint part, bool only_finite) {
     [[unroll]] for (uint n = 0u; n < kFarEach; ++n) {
         vec4 four = load_far(second, far_at[n], part + lane * 4u);
-        if (tamed) {
-            four = mix(four, vec4(0.0), not_finite(four));
+        if (only_finite) {
+            four = finite_or_zero(four);
         }
         far_tile[(line + n * kLines) * kStride + lane] = four;
     }
 }
 
-// Adds the products of near and far rows to scores, or to incomes.
+// Adds the products of near and far rows to scores, or to dp.
 void multiply(bool second) {
     uint width = second ? p.value_dim : p.head_dim;
     for (uint part = 0u; part < width; part += kTile) {
@@ -67,7 +62,7 @@ void multiply(bool second) {
             [[unroll]] for (uint n = 0u; n < kRowsEach; ++n) {
                 vec4 products = near_tile[(line + n * kLines) * kStride + i] * rows;
                 if (second) {
-                    incomes[n] += products;
+                    dp[n] += products;
                 } else {
                     scores[n] += products;
                 }
@@ -110,33 +105,6 @@ void add_up(bool second) {
     }
 }
 
-// Puts what is known of a tile's pairs into shared memory; false where a mask leaves none of them.
-// Every invocation finds the same.
-bool stage_tile(uint first) {
-    if (kMask == 0u && kOfQueries) {
-        return true;
-    }
-    uint self = gl_LocalInvocationID.x;
-    barrier();
-    if (kMask != 0u && self < kMaskWords) {
-        mask_words[self] = mask_word(self, first);
-    }
-    if (!kOfQueries && self < kTile) {
-        vec3 statistics = statistics_of(min(first + self, work.far_count - 1u));
-        log_sum_exps[self] = statistics.xy;
-        deltas[self] = statistics.z;
-    }
-    barrier();
-    if (kMask == 0u || kFiniteFill) {
-        return true;
-    }
-    uint seen = 0u;
-    for (uint i = 0u; i < kMaskWords; ++i) {
-        seen |= mask_words[i];
-    }
-    return seen != 0u;
-}
-
 void main() {
     if (!find_work()) {
         return;
@@ -147,10 +115,7 @@ void main() {
     [[unroll]] for (uint n = 0u; n < kRowsEach; ++n) {
         uint row = min(work.first_near + line + n * kLines, work.last_near);
         near_at[n] = near_rows(row);
-        own[n] = vec3(0.0);
-        if (kOfQueries) {
-            own[n] = statistics_of(row);
-        }
+        own[n] = statistics_of_near(row);
         [[unroll]] for (uint b = 0u; b < kBlocks; ++b) {
             firsts[n * kBlocks + b] = vec4(0.0);
             seconds[n * kBlocks + b] = vec4(0.0);
@@ -168,43 +133,15 @@ void main() {
         }
         [[unroll]] for (uint n = 0u; n < kRowsEach; ++n) {
             scores[n] = vec4(0.0);
-            incomes[n] = vec4(0.0);
+            dp[n] = vec4(0.0);
         }
         multiply(false);
         multiply(true);
 
         uvec4 in_tile = lane + kLanes * uvec4(0, 1, 2, 3);
-        bvec4 inside = lessThan(first + in_tile, uvec4(work.far_count));
-        uvec4 far = min(first + in_tile, uvec4(work.far_count - 1u));
-        vec4 far_lse = vec4(0.0);
-        vec4 far_rest = vec4(0.0);
-        vec4 far_delta = vec4(0.0);
-        if (!kOfQueries) {
-            mat4x2 parts = mat4x2(log_sum_exps[in_tile.x], log_sum_exps[in_tile.y], log_sum_exps[in_tile.z],
-                                  log_sum_exps[in_tile.w]);
-            far_lse = vec4(parts[0].x, parts[1].x, parts[2].x, parts[3].x);
-            far_rest = vec4(parts[0].y, parts[1].y, parts[2].y, parts[3].y);
-            far_delta = vec4(deltas[in_tile.x], deltas[in_tile.y], deltas[in_tile.z], deltas[in_tile.w]);
-        }
+        Statistics of_far = statistics_in_tile(in_tile);
         [[unroll]] for (uint n = 0u; n < kRowsEach; ++n) {
-            uint row = line + n * kLines;
-            uvec4 near = uvec4(min(work.first_near + row, work.last_near));
-            bvec4 mask = bvec4(true);
-            if (kOfQueries) {
-                if (kMask != 0u) {
-                    mask = notEqual(uvec4(mask_words[row]) >> in_tile & 1u, uvec4(0));
-                }
-                finish(near, far, scores[n], incomes[n], vec4(own[n].x), vec4(own[n].y), vec4(own[n].z),
-                       both(mask, seen_causally(near, far)), inside);
-            } else {
-                if (kMask != 0u) {
-                    uvec4 at = in_tile * kRowWords + row / 32u;
-                    uvec4 words = uvec4(mask_words[at.x], mask_words[at.y], mask_words[at.z], mask_words[at.w]);
-                    mask = notEqual(words >> (row % 32u) & 1u, uvec4(0));
-                }
-                finish(far, near, scores[n], incomes[n], far_lse, far_rest, far_delta,
-                       both(mask, seen_causally(far, near)), inside);
-            }
+            gradient_of_pairs(first, line + n * kLines, in_tile, own[n], of_far, scores[n], dp[n]);
         }
         barrier();
         [[unroll]] for (uint n = 0u; n < kRowsEach; ++n) {
@@ -214,7 +151,7 @@ void main() {
         if (!kOfQueries) {
             barrier();
             [[unroll]] for (uint n = 0u; n < kRowsEach; ++n) {
-                near_tile[(line + n * kLines) * kStride + lane] = incomes[n];
+                near_tile[(line + n * kLines) * kStride + lane] = dp[n];
             }
             add_up(true);
         }

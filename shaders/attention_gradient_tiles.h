@@ -23,39 +23,4 @@ VKF_CONSTANT(kAttentionGradientSpecWhole, 39)         // 1: rows are staged whol
 VKF_CONSTANT(kAttentionGradientTile, 32)
 VKF_CONSTANT(kAttentionGradientThreads, 128)
 
-// clang-format off
-VKF_PUSH_BEGIN(AttentionGradientTilesPush)
-    uint head_dim;   // columns of Q and K
-    uint value_dim;  // columns of V and dY
-    uint queries;
-    uint keys;
-    uint q_batch;
-    uint q_head;
-    uint q_row;
-    uint q_offset;
-    uint k_batch;
-    uint k_head;
-    uint k_row;
-    uint k_offset;
-    uint v_batch;
-    uint v_head;
-    uint v_row;
-    uint v_offset;
-    uint d_batch;    // of dY
-    uint d_head;
-    uint d_row;
-    uint d_offset;
-    uint first_batch;
-    uint first_head;
-    uint first_row;
-    uint first_offset;
-    uint second_batch;
-    uint second_head;
-    uint second_row;
-    uint second_offset;
-    uint window;
-    uint seed;
-VKF_PUSH_END(AttentionGradientTilesPush)
-// clang-format on
-
 #endif

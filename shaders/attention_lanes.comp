@@ -112,25 +112,21 @@ float take_in(inout vec4 s, inout float largest, inout float total) {
 }
 
 // V held something that is not finite, so the group's rows must be taken again with care.
-bool wild = false;
-
-bvec4 not_finite(vec4 x) {
-    return equal(floatBitsToUint(x) & kInfinityBits, uvec4(kInfinityBits));
-}
+bool some_not_finite = false;
 
 // Loads V at this lane's columns of a block. Numbers that are not finite become 0: 0 * inf must not
 // enter where a key is masked.
-vec4 tame_value(uint offset, uint at) {
+vec4 finite_value(uint offset, uint at) {
     vec4 found = load_value(offset, at);
-    bvec4 untamed = not_finite(found);
-    wild = wild || any(untamed);
-    return mix(found, vec4(0.0), untamed);
+    bvec4 lost = not_finite(found);
+    some_not_finite = some_not_finite || any(lost);
+    return mix(found, vec4(0.0), lost);
 }
 
 // Loads V; where the key is absent, numbers that are not finite become 0.
 vec4 value_unless(bool absent, uint offset, uint at) {
     vec4 found = load_value(offset, at);
-    return absent ? mix(found, vec4(0.0), not_finite(found)) : found;
+    return absent ? finite_or_zero(found) : found;
 }
 
 // Loads four components, from k on, of four keys, as the rows of the result.
@@ -355,8 +351,8 @@ void main() {
 #define DO(b) \
     { \
         uint column = column0 + b * kTile; \
-        values[b] = mat4(tame_value(at.x, column), tame_value(at.y, column), tame_value(at.z, column), \
-                         tame_value(at.w, column)); \
+        values[b] = mat4(finite_value(at.x, column), finite_value(at.y, column), finite_value(at.z, column), \
+                         finite_value(at.w, column)); \
     }
             EACH_BLOCK(DO)
 #undef DO
@@ -427,7 +423,7 @@ void main() {
         }
     }
 #undef DO
-    if (lanes_or(wild ? 1u : 0u) != 0u) {
+    if (lanes_or(some_not_finite ? 1u : 0u) != 0u) {
         bool allowed = redo_allowed();
         [[dont_unroll]] for (uint row = work.first_row; row <= work.last_row; ++row) {
             if (allowed) {

@@ -54,7 +54,7 @@ vec4 sums[kRows * kValueFours];
 
 // The sign bit of each number that these words hold is set where it is not finite: its exponent is
 // all ones, and becomes one bit longer when 1 is added.
-uvec4 wild_signs(uvec4 words) {
+uvec4 not_finite_signs(uvec4 words) {
     const uint kExponents = kKv == kPackedF16 ? 0x7c007c00u : (kKv == kPackedBf16 ? 0x7f807f80u : kInfinityBits);
     const uint kOnes = kKv == kPackedF16 ? 0x04000400u : (kKv == kPackedBf16 ? 0x00800080u : 0x00800000u);
     const uint kSigns = kKv == kPackedF32 || kKv == kPackedInt8 ? kSignBit : 0x80008000u;
@@ -146,20 +146,20 @@ void add_values(uvec4 words[kValuesEach], float scales[kValuesEach]) {
 }
 
 // Makes 0 of the numbers that are not finite: 0 * inf must not enter where a key is masked.
-void tame_values(inout uvec4 words[kValuesEach], inout float scales[kValuesEach]) {
+void drop_not_finite(inout uvec4 words[kValuesEach], inout float scales[kValuesEach]) {
     [[unroll]] for (uint n = 0u; n < kValuesEach; ++n) {
         if (kKv == kPackedInt8) {
             scales[n] = is_finite(scales[n]) ? scales[n] : 0.0;
         } else if (kKv == kPackedF32) {
-            words[n] &= ~uvec4(ivec4(wild_signs(words[n])) >> 31);
+            words[n] &= ~uvec4(ivec4(not_finite_signs(words[n])) >> 31);
         } else {
-            words[n] &= ~((wild_signs(words[n]) >> 15) * 0xffffu);
+            words[n] &= ~((not_finite_signs(words[n]) >> 15) * 0xffffu);
         }
     }
 }
 
 // What these numbers add to the sums; nothing where the key is masked.
-void add_wild_values(uint first, uint column) {
+void add_not_finite(uint first, uint column) {
     [[dont_unroll]] for (uint n = 0u; n < kValuesEach; ++n) {
         uint key = key_of_value(n);
         uint offset = key_offsets(first + key).y;
@@ -288,15 +288,15 @@ void main() {
         }
         uvec4 signs = uvec4(0u);
         [[unroll]] for (uint n = 0u; n < kValuesEach; ++n) {
-            signs |= wild_signs(kKv == kPackedInt8 ? uvec4(floatBitsToUint(scales[n])) : values[n]);
+            signs |= not_finite_signs(kKv == kPackedInt8 ? uvec4(floatBitsToUint(scales[n])) : values[n]);
         }
-        bool wild = (signs.x | signs.y | signs.z | signs.w) != 0u;
-        if (wild) {
-            tame_values(values, scales);
+        bool some_not_finite = (signs.x | signs.y | signs.z | signs.w) != 0u;
+        if (some_not_finite) {
+            drop_not_finite(values, scales);
         }
         add_values(values, scales);
-        if (wild) {
-            add_wild_values(first, value_column);
+        if (some_not_finite) {
+            add_not_finite(first, value_column);
         }
     }
 

@@ -14,18 +14,19 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 
+#include "attention_shared.h"
 #include "common/attention.glsl"
 
-const uint kTile = 32u;
-const uint kLane = 8u;       // invocations a row
-// vec4 from one row of a shared tile to the next: 8, and one against bank conflicts
-const uint kStride = 9u;
+const uint kTile = kAttentionSharedTile;
+const uint kLane = kAttentionSharedLanes;
+// vec4 from one row of a shared tile to the next, one of them against bank conflicts
+const uint kStride = kTile / 4u + 1u;
 
 shared vec4 rows_tile[kTile * kStride];    // Q
 shared vec4 keys_tile[kTile * kStride];    // K, then V
 shared vec4 scores_tile[kTile * kStride];  // scores, then weights
 shared uint mask_words[kTile];
-shared uint wild;
+shared uint some_not_finite;
 
 uint lane;
 uint pair;  // the first of this invocation's two rows within the group
@@ -48,9 +49,8 @@ float largest_of(uint row) {
 }
 
 // What the numbers of v that are not finite add to the sums; nothing where the key is masked.
-vec4 wild_part(float weight, vec4 v) {
-    bvec4 tame = notEqual(floatBitsToUint(v) & kInfinityBits, uvec4(kInfinityBits));
-    return floatBitsToUint(weight) == kSignBit ? vec4(0.0) : mix(weight * v, vec4(0.0), tame);
+vec4 not_finite_part(float weight, vec4 v) {
+    return floatBitsToUint(weight) == kSignBit ? vec4(0.0) : mix(vec4(0.0), weight * v, not_finite(v));
 }
 
 // Adds block b of the values of the tile from key `first` on, times the weights in scores_tile.
@@ -62,17 +62,17 @@ void add_block(uint first, uint b) {
     }
     barrier();
     if (self == 0u) {
-        wild = 0u;
+        some_not_finite = 0u;
     }
     barrier();
     for (uint i = self; i < kTile * kLane; i += gl_WorkGroupSize.x) {
         vec4 v = load_value(key_offsets(first + i / kLane).y, column + i % kLane * 4u);
         // Numbers that are not finite become 0: 0 * inf must not enter where a key is masked.
-        bvec4 untamed = equal(floatBitsToUint(v) & kInfinityBits, uvec4(kInfinityBits));
-        if (any(untamed)) {
-            atomicOr(wild, 1u);
+        bvec4 lost = not_finite(v);
+        if (any(lost)) {
+            atomicOr(some_not_finite, 1u);
         }
-        keys_tile[i / kLane * kStride + i % kLane] = mix(v, vec4(0.0), untamed);
+        keys_tile[i / kLane * kStride + i % kLane] = mix(v, vec4(0.0), lost);
     }
     barrier();
     for (uint i = 0u; i < kLane; ++i) {
@@ -81,11 +81,11 @@ void add_block(uint first, uint b) {
         sums[b] += v * scores_tile[pair * kStride + i];
         sums[kBlocks + b] += v * scores_tile[(pair + 1u) * kStride + i];
     }
-    if (wild != 0u) {  // and come back where the key is not masked
+    if (some_not_finite != 0u) {  // and come back where the key is not masked
         [[dont_unroll]] for (uint i = 0u; i < kTile; ++i) {
             vec4 v = load_value(key_offsets(first + i).y, column + lane * 4u);
-            sums[b] += wild_part(scores_tile[pair * kStride + i / 4u][i % 4u], v);
-            sums[kBlocks + b] += wild_part(scores_tile[(pair + 1u) * kStride + i / 4u][i % 4u], v);
+            sums[b] += not_finite_part(scores_tile[pair * kStride + i / 4u][i % 4u], v);
+            sums[kBlocks + b] += not_finite_part(scores_tile[(pair + 1u) * kStride + i / 4u][i % 4u], v);
         }
     }
 }

@@ -114,7 +114,7 @@ const bool kFew = false;
 
 // kAMasked: B held something that is not finite, so this invocation's sums must be taken again with
 // care.
-bool wild = false;
+bool some_not_finite = false;
 
 vec4 load_a(uint row, uint k) {
     if (kALoad == kMatmulAVecK) {
@@ -136,13 +136,13 @@ vec4 load_a_rows(uint row, uint k) {
 }
 
 // Takes what is not finite out of B, lest 0 * inf enter a sum it has no part in.
-vec4 tame(vec4 values) {
+vec4 finite_b(vec4 values) {
     if (kAMasked == 0) {
         return values;
     }
-    bvec4 untamed = equal(floatBitsToUint(values) & kInfinityBits, uvec4(kInfinityBits));
-    wild = wild || any(untamed);
-    return mix(values, vec4(0.0), untamed);
+    bvec4 lost = not_finite(values);
+    some_not_finite = some_not_finite || any(lost);
+    return mix(values, vec4(0.0), lost);
 }
 
 // Loads row k of B at this invocation's four columns; kBLoad is not kMatmulBVecK.
@@ -155,7 +155,7 @@ vec4 load_b_row(uvec4 columns, uint k) {
         uvec4 at = columns + row * p.b_k;
         values = vec4(b[at.x], b[at.y], b[at.z], b[at.w]);
     }
-    return k < p.k ? tame(values) : vec4(0.0);
+    return k < p.k ? finite_b(values) : vec4(0.0);
 }
 
 uvec4 load_words(uvec4 at) {
@@ -170,20 +170,23 @@ uint codes_used;
 
 void load_group(uvec4 columns, uint k) {
     uvec4 words = load_words(columns + packed_code_words(kPackedInt4, p.k) + (k >> 5));
-    group_scales = uintBitsToFloat(words & ~15u);
-    group_zeros = uintBitsToFloat((words & 15u) | kWholeBits);
+    group_scales = group_scale(words);
+    group_zeros = group_zero(words);
 }
 
 void load_codes(uvec4 columns, uint k) {
     codes = load_words(columns + (k >> 3));
 }
 
+// The rows of B of one step, out of four codes of each column.
+mat4 unpack_int4(uvec4 four) {
+    return mat4(less_zero(four, group_zeros) * group_scales, less_zero(four >> 4, group_zeros) * group_scales,
+                less_zero(four >> 8, group_zeros) * group_scales, less_zero(four >> 12, group_zeros) * group_scales);
+}
+
 mat4 load_b_packed(uvec4 columns, uint k) {
     if (kPacked == kPackedInt4) {
-        uvec4 four = codes >> codes_used;
-        return mat4(less_zero(four, group_zeros) * group_scales, less_zero(four >> 4, group_zeros) * group_scales,
-                    less_zero(four >> 8, group_zeros) * group_scales,
-                    less_zero(four >> 12, group_zeros) * group_scales);
+        return unpack_int4(codes >> codes_used);
     }
     return with_rows(load_packed(columns.x, k), load_packed(columns.y, k), load_packed(columns.z, k),
                      load_packed(columns.w, k));
@@ -201,8 +204,8 @@ mat4 load_b(uvec4 columns, uint k) {
         rows = load_b_packed(columns, inside);
     } else {
         uvec4 at = columns + (inside >> 2);
-        rows = with_rows(tame(VKF_FOUR(b_vec, at.x)), tame(VKF_FOUR(b_vec, at.y)), tame(VKF_FOUR(b_vec, at.z)),
-                         tame(VKF_FOUR(b_vec, at.w)));
+        rows = with_rows(finite_b(VKF_FOUR(b_vec, at.x)), finite_b(VKF_FOUR(b_vec, at.y)),
+                         finite_b(VKF_FOUR(b_vec, at.z)), finite_b(VKF_FOUR(b_vec, at.w)));
     }
     if (kFew && kPacked < kPackedInt8) {  // what stands for those past the end may not be finite
         bvec4 past = bvec4(k >= p.k);
@@ -237,10 +240,7 @@ void hold(uvec4 columns, uint k) {
 mat4 unpack_held(uint step, uint k) {
     if (kPacked == kPackedInt4) {
         uint word = step / 2;
-        uvec4 four = uvec4(held[0][word], held[1][word], held[2][word], held[3][word]) >> (step % 2 * 16);
-        return mat4(less_zero(four, group_zeros) * group_scales, less_zero(four >> 4, group_zeros) * group_scales,
-                    less_zero(four >> 8, group_zeros) * group_scales,
-                    less_zero(four >> 12, group_zeros) * group_scales);
+        return unpack_int4(uvec4(held[0][word], held[1][word], held[2][word], held[3][word]) >> (step % 2 * 16));
     }
     if (kPacked == kPackedInt8) {
         return with_rows(unpack_int8(held[0][step]), unpack_int8(held[1][step]), unpack_int8(held[2][step]),
@@ -402,7 +402,7 @@ void main() {
     uint c_first = base.c + m0 * p.c_row + n0 * p.c_column;
     uint rows_end = min(kRows, p.m - m0);
     // What is computed once more below is not stored here: C may be its own other operand.
-    uint rows_left = kAMasked != 0 && wild ? 0 : p.m - m0;
+    uint rows_left = kAMasked != 0 && some_not_finite ? 0 : p.m - m0;
     if (kCVec != 0) {
         if (n0 < p.n) {
             vec4 shift = p.has_bias != 0 ? bias_vec[(p.bias_offset + n0) >> 2] : vec4(0.0);
@@ -442,12 +442,12 @@ void main() {
     // Where B was not finite, the invocation computes its outputs once more and leaves out each
     // product of an absent element.
     if (kAMasked != 0) {
-        [[dont_unroll]] for (uint i = wild ? 0 : rows_end; i < rows_end; ++i) {
+        [[dont_unroll]] for (uint i = some_not_finite ? 0 : rows_end; i < rows_end; ++i) {
             uint a_row = base.a + (m0 + i) * p.a_row;
             vec4 sum = vec4(0.0);
             // The sums go in fours like those above, in the same form, so that compilers contract
-            // both or neither: where nothing wild is seen, no bit differs from what a finite B
-            // would give.
+            // both or neither: where all that is seen is finite, no bit differs from what a finite
+            // B would give.
             [[dont_unroll]] for (uint k = 0; k < p.k; k += 4) {
                 vec4 row;
                 vec4 values[4];

@@ -28,18 +28,7 @@ layout(constant_id = kMatmulSpecTileRows) const uint kTileRows = 64;
 layout(constant_id = kMatmulSpecTileColumns) const uint kTileColumns = 64;
 layout(constant_id = kMatmulSpecTileDepth) const uint kTileDepth = 16;
 
-layout(set = 0, binding = kMatmulBindingA) readonly buffer A { float a[]; };
-layout(set = 0, binding = kMatmulBindingA) readonly buffer AVec { vec4 a_vec[]; };
-layout(set = 0, binding = kMatmulBindingB) readonly buffer B { float b[]; };
-layout(set = 0, binding = kMatmulBindingB) readonly buffer BVec { vec4 b_vec[]; };
-layout(set = 0, binding = kMatmulBindingB) readonly buffer BWords { uint b_words[]; };
-layout(set = 0, binding = kMatmulBindingB) readonly buffer BPairs { uvec2 b_pairs[]; };
-layout(set = 0, binding = kMatmulBindingBias) readonly buffer Bias { float bias[]; };
-layout(set = 0, binding = kMatmulBindingBias) readonly buffer BiasVec { vec4 bias_vec[]; };
-layout(set = 0, binding = kMatmulBindingC) writeonly buffer C { float c[]; };
-layout(set = 0, binding = kMatmulBindingC) writeonly buffer CVec { vec4 c_vec[]; };
-
-layout(push_constant) uniform Push { MatmulPush p; };
+#include "common/product_buffers.glsl"
 
 // Codes of int8 are staged as numbers up to 1, lest 127 times as much pass what f16 can hold.
 const float kCode = 0.0078125;

@@ -25,18 +25,7 @@ layout(constant_id = kMatmulSpecTileRows) const uint kTileRows = 64;
 layout(constant_id = kMatmulSpecTileColumns) const uint kTileColumns = 64;
 layout(constant_id = kMatmulSpecTileDepth) const uint kTileDepth = 16;
 
-layout(set = 0, binding = kMatmulBindingA) readonly buffer A { float a[]; };
-layout(set = 0, binding = kMatmulBindingA) readonly buffer AVec { vec4 a_vec[]; };
-layout(set = 0, binding = kMatmulBindingB) readonly buffer B { float b[]; };
-layout(set = 0, binding = kMatmulBindingB) readonly buffer BVec { vec4 b_vec[]; };
-layout(set = 0, binding = kMatmulBindingB) readonly buffer BWords { uint b_words[]; };
-layout(set = 0, binding = kMatmulBindingB) readonly buffer BPairs { uvec2 b_pairs[]; };
-layout(set = 0, binding = kMatmulBindingBias) readonly buffer Bias { float bias[]; };
-layout(set = 0, binding = kMatmulBindingBias) readonly buffer BiasVec { vec4 bias_vec[]; };
-layout(set = 0, binding = kMatmulBindingC) writeonly buffer C { float c[]; };
-layout(set = 0, binding = kMatmulBindingC) writeonly buffer CVec { vec4 c_vec[]; };
-
-layout(push_constant) uniform Push { MatmulPush p; };
+#include "common/product_buffers.glsl"
 
 #include "common/activation.glsl"
 #include "common/dispatch.glsl"
@@ -49,18 +38,18 @@ layout(push_constant) uniform Push { MatmulPush p; };
 #include "common/shared_tiles.glsl"
 
 // kAMasked: B held something that is not finite, so the group's sums must be taken again with care.
-shared uint wild;
+shared uint some_not_finite;
 
 // Takes what is not finite out of B, lest 0 * inf enter a sum it has no part in.
-vec4 tame(vec4 values) {
+vec4 finite_b(vec4 values) {
     if (kAMasked == 0) {
         return values;
     }
-    bvec4 untamed = equal(floatBitsToUint(values) & kInfinityBits, uvec4(kInfinityBits));
-    if (any(untamed)) {
-        atomicOr(wild, 1);
+    bvec4 lost = not_finite(values);
+    if (any(lost)) {
+        atomicOr(some_not_finite, 1);
     }
-    return mix(values, vec4(0.0), untamed);
+    return mix(values, vec4(0.0), lost);
 }
 
 vec4 fetch_a(uint i, uint a_base, uint m0, uint k0) {
@@ -117,9 +106,9 @@ vec4 fetch_b(uint i, uint b_base, uint n0, uint k0) {
 
 void stage_b(uint i, vec4 values) {
     if (kBAlongK) {
-        stage_b_along_k(i, kPacked != kPackedF32 ? values : tame(values));
+        stage_b_along_k(i, kPacked != kPackedF32 ? values : finite_b(values));
     } else {
-        stage_b_across_k(i, tame(values));
+        stage_b_across_k(i, finite_b(values));
     }
 }
 
@@ -133,8 +122,8 @@ vec4 sums_of_present(uint a_row, uint b_base, uint n) {
         for (uint k = 0; k < p.k; ++k) {
             float weight = a[a_row + k * p.a_k];
             float value = b[b_column + k * p.b_k];
-            // In the form of the sums above, so that compilers contract both or neither: where
-            // nothing wild is seen, no bit differs from what a finite B would give.
+            // In the form of the sums above, so that compilers contract both or neither: where all
+            // that is seen is finite, no bit differs from what a finite B would give.
             sum += weight * (floatBitsToUint(weight) == kSignBit ? 0.0 : value);
         }
         sums[j] = sum;
@@ -156,7 +145,7 @@ void main() {
 
     if (kAMasked != 0) {
         if (gl_LocalInvocationID.x == 0) {
-            wild = 0;
+            some_not_finite = 0;
         }
         barrier();
     }
@@ -222,7 +211,7 @@ void main() {
             uint m = m0 + (row_quad + quad * kQuadStride) * 4;
             [[unroll]] for (uint i = 0; i < 4; ++i) {
                 vec4 sum = sums[(quad * kAcross + j) * 4 + i];
-                if (kAMasked != 0 && wild != 0) {
+                if (kAMasked != 0 && some_not_finite != 0) {
                     sum = sums_of_present(base.a + min(m + i, p.m - 1) * p.a_row, base.b, n);
                 }
                 store_quad(kPacked == kPackedInt8 ? sum * scales : sum, shift, m + i, n, base.c);

@@ -22,17 +22,7 @@ layout(constant_id = kMatmulSpecAMasked) const uint kAMasked = 0;
 layout(constant_id = kMatmulSpecOther) const uint kOther = kMatmulOtherNone;
 layout(constant_id = kMatmulSpecSplit) const uint kSplit = 32;
 
-layout(set = 0, binding = kMatmulBindingA) readonly buffer A { float a[]; };
-layout(set = 0, binding = kMatmulBindingA) readonly buffer AVec { vec4 a_vec[]; };
-layout(set = 0, binding = kMatmulBindingB) readonly buffer B { float b[]; };
-layout(set = 0, binding = kMatmulBindingB) readonly buffer BVec { vec4 b_vec[]; };
-layout(set = 0, binding = kMatmulBindingB) readonly buffer BWords { uint b_words[]; };
-layout(set = 0, binding = kMatmulBindingB) readonly buffer BPairs { uvec2 b_pairs[]; };
-layout(set = 0, binding = kMatmulBindingBias) readonly buffer Bias { float bias[]; };
-layout(set = 0, binding = kMatmulBindingBias) readonly buffer BiasVec { vec4 bias_vec[]; };
-layout(set = 0, binding = kMatmulBindingC) writeonly buffer C { float c[]; };
-
-layout(push_constant) uniform Push { MatmulPush p; };
+#include "common/product_buffers.glsl"
 
 #include "common/activation.glsl"
 #include "common/dispatch.glsl"

@@ -4,6 +4,7 @@
 #define VKF_SHADERS_TOP_K_PARTS_H
 
 #include "common/types.h"
+#include "top_k.h"
 
 VKF_CONSTANT(kTopKPartsBindingX, 0)
 // k a part: the best of it, where they lie in their row; all ones where there are fewer
@@ -21,7 +22,7 @@ VKF_CONSTANT(kTopKStageLast, 2)   // a part a row: to the result
 
 VKF_CONSTANT(kTopKMostHeld, 16)
 // so few elements are ranked at once; the largest k, and the smallest group
-VKF_CONSTANT(kTopKMostRanked, 128)
+VKF_CONSTANT(kTopKMostRanked, kTopKMost)
 
 VKF_PUSH_BEGIN(TopKPartsPush)
     uint width;      // of a row

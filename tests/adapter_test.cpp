@@ -127,7 +127,7 @@ TEST_CASE("fine-tuning: an adapter of the bare model gives what the same of the 
         return read_text(folder.path() / to / "model.safetensors");
     };
     CHECK(merged("merged_bare", bare) == merged("merged_whole", whole));
-    CHECK(contains(message_of([&] { merged("merged_twice", twice); }), "is there twice"));
+    CHECK(contains(error_of([&] { merged("merged_twice", twice); }), "is there twice"));
 
     const Weights weights = load_decoder(device(), m.checkpoint, m.model);
     const auto score = [&](const Adapter& adapter) {
@@ -139,7 +139,7 @@ TEST_CASE("fine-tuning: an adapter of the bare model gives what the same of the 
         return after;
     };
     CHECK(score(bare) == score(whole));
-    CHECK(contains(message_of([&] { score(twice); }), "two layers are for transformer.h.0."));
+    CHECK(contains(error_of([&] { score(twice); }), "two layers are for transformer.h.0."));
 }
 
 TEST_CASE("fine-tuning: an adapter of a last matrix that is tied is not merged, and said so") {
@@ -166,7 +166,7 @@ TEST_CASE("fine-tuning: an adapter of a last matrix that is tied is not merged, 
     for (const std::filesystem::path& model : {base, kModels / "gemma2"}) {
         const Checkpoint checkpoint(model);
         const DecoderModel read = read_decoder(checkpoint);
-        CHECK(message_of([&] { merge_adapter(folder.path() / "merged", checkpoint, read, Adapter(adapter)); }) ==
+        CHECK(error_of([&] { merge_adapter(folder.path() / "merged", checkpoint, read, Adapter(adapter)); }) ==
               model.string() + ": layer lm_head of adapter " + adapter.string() +
                   " cannot be merged: the matrix is tied to model.embed_tokens.weight");
         CHECK(!std::filesystem::exists(folder.path() / "merged"));
@@ -181,10 +181,21 @@ TEST_CASE("fine-tuning: an adapter whose configuration has no text leaves the fi
     const auto save = [&](const std::string& base) {
         save_adapter(folder.path() / "adapter", tuner.trainer().state(), *options.lora, base);
     };
-    CHECK(contains(message_of([&] { save("\xff"); }), "adapter_config.json: the model's name is not UTF-8"));
+    CHECK(contains(error_of([&] { save("\xff"); }), "adapter_config.json: the model's name is not UTF-8"));
     CHECK(!std::filesystem::exists(folder.path() / "adapter"));
     save("llama");
     CHECK(Adapter(folder.path() / "adapter").options().rank == 2);
+}
+
+TEST_CASE("fine-tuning: states without an adapter are not saved as one") {
+    const TemporaryFolder folder;
+    Graph g;
+    g.state("cache.key", {2, 3});
+    const State state = device().make_state({&g});
+    const std::filesystem::path adapter = folder.path() / "adapter";
+    CHECK(error_of([&] { save_adapter(adapter, state, {.rank = 2, .targets = {"q"}}, "base"); }) ==
+          "save_adapter: the state has no adapter to save in " + adapter.string());
+    CHECK(!std::filesystem::exists(adapter));
 }
 
 TEST_CASE("fine-tuning: a layer that is described twice has one adapter, which learns from both") {
@@ -237,7 +248,7 @@ TEST_CASE("fine-tuning: an adapter that is damaged or of another kind is refused
     }
     for (const char* kind : {"\"olora\"", "\"pissa\"", "\"pissa_niter_4\"", "\"corda\"", "\"loftq\"", "1"}) {
         const std::string field = "\"init_lora_weights\": " + std::string(kind);
-        const std::string said = message_of([&] { with("\"r\"", field + ", \"r\""); });
+        const std::string said = error_of([&] { with("\"r\"", field + ", \"r\""); });
         CHECK(said == config.string() + ": init_lora_weights = " + kind +
                           ": is not supported: loading such an adapter changes the model's own weights");
     }
@@ -256,7 +267,7 @@ TEST_CASE("fine-tuning: an adapter that is damaged or of another kind is refused
             }
         }
         tuner.save(folder.path() / "large");
-        const std::string message = message_of(
+        const std::string message = error_of(
             [&] { merge_adapter(folder.path() / "merged", m.checkpoint, m.model, Adapter(folder.path() / "large")); });
         CHECK(message ==
               "tensor model.layers.0.self_attn.q_proj.weight: number 0 would be inf with the adapter, as "

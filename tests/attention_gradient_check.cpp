@@ -19,6 +19,41 @@ Tensor gappy_mask(const Sizes& shape) {
     return mask;
 }
 
+TiledProblem every_option(const Sizes& query, const Sizes& key, std::int64_t value_dim) {
+    TiledProblem p = tiled_problem(query, key, value_dim);
+    p.mask = gappy_mask({query[0], 1, query[2], key[2]});
+    p.bias = random_tensor({query[1], query[2], key[2]}, 10, 2);
+    p.slopes = random_tensor({query[1]}, 11, 0.3);
+    p.sinks = random_tensor({query[1]}, 12, 2);
+    p.causal = Causal::bottom_right;
+    p.window = 40;
+    p.softcap = 1.5f;
+    p.dropout = 0.25f;
+    return p;
+}
+
+TiledProblem poisoned(TiledProblem p, double poison) {
+    const auto fill = [&](Tensor& t, auto&& hidden) {
+        for_each_index(t.shape, [&](const Sizes& i) { t.at(i) = hidden(i[2]) ? poison : t.at(i); });
+    };
+    for (Tensor* t : {&p.key, &p.value}) {
+        fill(*t, [&](std::int64_t key) { return p.mask->at({0, key}) == 0; });
+    }
+    for (Tensor* t : {&p.query, &p.dy}) {
+        fill(*t, [&](std::int64_t row) { return p.mask->at({row, 0}) == 0; });
+    }
+    return p;
+}
+
+Tensor holed_mask(std::int64_t queries, std::int64_t keys) {
+    Tensor mask({queries, keys}, 1.0);
+    for_each_index(mask.shape, [&](const Sizes& i) {
+        const bool hidden = i[1] % 7 == 2 || (i[1] >= 32 && i[1] < 64) || i[0] == 5 || i[0] == queries - 1;
+        mask.at(i) = hidden ? 0 : 1;
+    });
+    return mask;
+}
+
 Gradients gradients_as(const TiledProblem& p, const std::function<void(Capabilities&)>& believed, int runs,
                        const CompileOptions& options) {
     const Believed as(believed);
@@ -85,6 +120,18 @@ Gradients gradients_as(const TiledProblem& p, const std::function<void(Capabilit
                 out.repeated = out.repeated && same_bits(got, out.of[i]);
             }
         }
+    }
+    return out;
+}
+
+std::string difference(const Gradients& got, const Gradients& want, std::vector<Tolerance> within) {
+    if (within.empty()) {
+        within.assign(want.of.size(), {.absolute = 3e-5, .relative = 3e-4});
+    }
+    std::string out;
+    for (std::size_t i = 0; i < within.size(); ++i) {
+        const std::string found = difference(got.of[i], want.of[i], within[i]);
+        out += found.empty() ? "" : "gradient " + std::to_string(i) + ": " + found + "; ";
     }
     return out;
 }

@@ -94,13 +94,7 @@ std::string mismatch_on_matrices(const TiledProblem& given,
     if (!on_matrices(got.explained)) {
         return "not on matrices:\n" + got.explained;
     }
-    const std::vector<Tolerance> within = gradient_tolerances(p);
-    std::string out;
-    for (std::size_t i = 0; i < within.size(); ++i) {
-        const std::string found = difference(got.of[i], want.of[i], within[i]);
-        out += found.empty() ? "" : "gradient " + std::to_string(i) + ": " + found + "; ";
-    }
-    return out;
+    return difference(got, want, gradient_tolerances(p));
 }
 
 }  // namespace
@@ -150,15 +144,7 @@ TEST_CASE("attention gradient on matrices: every option by itself, and all toget
         return;
     }
     const Sizes query{2, 4, 43, 24}, key{2, 2, 75, 24};
-    TiledProblem all = tiled_problem(query, key, 40);
-    all.mask = gappy_mask({2, 1, 43, 75});
-    all.bias = random_tensor({4, 43, 75}, 10, 2);
-    all.slopes = random_tensor({4}, 11, 0.3);
-    all.sinks = random_tensor({4}, 12, 2);
-    all.causal = Causal::bottom_right;
-    all.window = 40;
-    all.softcap = 1.5f;
-    all.dropout = 0.25f;
+    const TiledProblem all = every_option(query, key, 40);
     CHECK(mismatch_on_matrices(all) == "");
     const auto only = [&](auto&& set) {
         TiledProblem p = tiled_problem(query, key, 40);
@@ -202,24 +188,12 @@ TEST_CASE("attention gradient on matrices: what is masked leaves no trace, what 
         return;
     }
     TiledProblem clean = tiled_problem({1, 4, 37, 24}, {1, 2, 110, 24}, 40);
-    clean.mask = Tensor({37, 110}, 1.0);
-    const auto hidden = [](std::int64_t row, std::int64_t key) {
-        return key % 7 == 2 || (key >= 32 && key < 64) || row == 5 || row == 36;
-    };
-    for_each_index(clean.mask->shape, [&](const Sizes& i) { clean.mask->at(i) = hidden(i[0], i[1]) ? 0 : 1; });
+    clean.mask = holed_mask(37, 110);
     const Gradients want = gradients_as(clean, as_forced, 1, kF16);
     CHECK(on_matrices(want.explained));
     for (const double poison : {kNan, 1e30}) {
         CAPTURE(poison);
-        TiledProblem p = clean;
-        const auto fill = [&](Tensor& t, auto&& is_hidden) {
-            for_each_index(t.shape, [&](const Sizes& i) { t.at(i) = is_hidden(i[2]) ? poison : t.at(i); });
-        };
-        fill(p.key, [&](std::int64_t key) { return hidden(0, key); });
-        fill(p.value, [&](std::int64_t key) { return hidden(0, key); });
-        fill(p.query, [&](std::int64_t row) { return hidden(row, 0); });
-        fill(p.dy, [&](std::int64_t row) { return hidden(row, 0); });
-        const Gradients got = gradients_as(p, as_forced, 1, kF16);
+        const Gradients got = gradients_as(poisoned(clean, poison), as_forced, 1, kF16);
         for (std::size_t i = 0; i < want.of.size(); ++i) {
             CHECK(same_bits(got.of[i], want.of[i]));
         }

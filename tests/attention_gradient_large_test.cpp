@@ -64,12 +64,7 @@ std::string mismatch_by(const char* variant, const char* expected, const TiledPr
     } else if (!contains(got.explained, expected)) {
         return std::string("no ") + expected + ":\n" + got.explained;
     }
-    std::string out;
-    for (std::size_t i = 0; i < want.of.size(); ++i) {
-        const std::string found = difference(got.of[i], want.of[i], {.absolute = 3e-5, .relative = 3e-4});
-        out += found.empty() ? "" : "gradient " + std::to_string(i) + ": " + found + "; ";
-    }
-    return out;
+    return difference(got, want);
 }
 
 /// By the kernels of a processor.

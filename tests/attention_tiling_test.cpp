@@ -3,10 +3,14 @@
 // kernels.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <bit>
+
 #include "ops/attention_gradient_tiles.h"
 #include "ops/attention_tiles.h"
 #include "ops/gradients.h"
 #include "ops/lanes.h"
+#include "runtime/base/numbers.h"
 #include "shaders/attention.h"
 #include "shaders/common/tiles.h"
 #include "tests/op_check.h"
@@ -20,14 +24,19 @@ using namespace shader;
 
 /// Counts the outputs that one group of attention_coopmat stores of O.
 void cover_strips(const AttentionTile& t, uint first_row, uint slice, Cover& cover) {
+    // neighbours that share a row of their subgroup's strip; with these, the shader's passes over
+    // its rows and the fours of one
+    const uint row_lanes = std::clamp(std::bit_floor(t.subgroup / t.subgroup_rows), 1u, 8u);
+    const uint rows_each = static_cast<uint>(divide_up(t.subgroup_rows * row_lanes, t.subgroup));
+    const uint fours_each = kAttentionMatrixTile / 4 / row_lanes;
     for (uint i = 0; i < t.invocations(); ++i) {
         const uint subgroup = i / t.subgroup, lane = i % t.subgroup;
-        for (uint n = 0; n < t.rows_each(); ++n) {
-            const uint row = strip_lane_row(lane, t.subgroup, t.row_lanes(), n);
-            for (uint m = 0; m < t.blocks * t.fours_each() && row < t.subgroup_rows; ++m) {
-                const uint four = strip_lane_four(lane, t.row_lanes(), m % t.fours_each());
+        for (uint n = 0; n < rows_each; ++n) {
+            const uint row = strip_lane_row(lane, t.subgroup, row_lanes, n);
+            for (uint m = 0; m < t.blocks * fours_each && row < t.subgroup_rows; ++m) {
+                const uint four = strip_lane_four(lane, row_lanes, m % fours_each);
                 cover.block(first_row + subgroup * t.subgroup_rows + row,
-                            value_column(slice, t.blocks, m / t.fours_each(), kAttentionMatrixTile, four), 1, 4);
+                            value_column(slice, t.blocks, m / fours_each, kAttentionMatrixTile, four), 1, 4);
             }
         }
     }

@@ -45,6 +45,11 @@ TEST_CASE("c functions: decoders and samplers") {
     CHECK(memory.total == same.memory().total());
     CHECK(vkf_decoder_memory(on.device, "nowhere", nullptr, nullptr, &memory) == VKF_ERROR);
     CHECK(contains(vkf_last_error(), "nowhere"));
+    const double speed = -1;
+    options.speeds = &speed;  // of the one rank that there is
+    CHECK(vkf_decoder_memory(on.device, folder.c_str(), nullptr, &options, &memory) == VKF_ERROR);
+    CHECK(contains(vkf_last_error(), "speed -1.000000 of a rank is not above 0"));
+    options.speeds = nullptr;
 
     vkf_decoder_facts facts = sized<vkf_decoder_facts>();
     OK(vkf_decoder_get(decoder, &facts));

@@ -392,6 +392,12 @@ TEST_CASE("c functions: layers are those of C++") {
                                         {.mask = {.causal = Causal::bottom_right, .window = 4}, .ring = seen_rows})
                .y);
 
+    vkf_attention_options padded = sized<vkf_attention_options>();
+    const Value kept = b.input("kept", Tensor({2}, {2, 1}), DType::i32);
+    padded.key_lengths = b.c(kept);
+    OK(vkf_scaled_dot_product_attention(b.c(asks), b.c(two), b.c(two), &padded, &a));
+    b.same("attention of padded sequences", a.y, scaled_dot_product_attention(asks, two, two, {.key_lengths = kept}).y);
+
     vkf_torch_attention_options torch_options = sized<vkf_torch_attention_options>();
     torch_options.name = "torch";
     torch_options.num_heads = 2;

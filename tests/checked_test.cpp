@@ -109,7 +109,7 @@ TEST_SUITE("checked") {
                 Program with_scratch = device.compile(g, weights, {.name = "layer"});
                 const BufferRange scratch{
                     .name = "", .buffer = bound.x.buffer, .bytes = 1u << 30, .buffer_bytes = kBytes};
-                CHECK(contains(message_of([&] { with_scratch.allocate(scratch); }), "layer: scratch takes"));
+                CHECK(contains(error_of([&] { with_scratch.allocate(scratch); }), "layer: scratch takes"));
             }
             VkCommandBuffer again = host.begin();
             CHECK(text(program.record(again, bound.recording(1))) == "");

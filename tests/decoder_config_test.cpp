@@ -101,6 +101,23 @@ TEST_CASE("decoder: a config.json that would give other numbers is refused by na
     nlohmann::json wide = config_of("gpt2");
     wide.erase("n_inner");
     CHECK(contains(with(wide, "n_embd", 2147483647), "n_embd = 2147483647: is more than 536870911"));
+    wide = config_of("gpt2");
+    const std::int64_t width = wide["n_embd"].get<std::int64_t>();
+    for (const std::int64_t heads : {width - 1, 2 * width}) {
+        CHECK(contains(with(wide, "n_head", heads), "config.json: n_head = " + std::to_string(heads) +
+                                                        ": does not divide n_embd, " + std::to_string(width)));
+    }
+    for (const char* name : {"llama", "mistral", "qwen2", "phi3", "olmo2"}) {
+        nlohmann::json many = config_of(name);
+        many.erase("head_dim");
+        many["num_key_value_heads"] = 1;
+        const std::int64_t hidden = many["hidden_size"].get<std::int64_t>();
+        const std::string heads = std::to_string(hidden + 1);
+        CHECK_MESSAGE(contains(with(many, "num_attention_heads", hidden + 1),
+                               "num_attention_heads = " + heads + ": is more than hidden_size, " +
+                                   std::to_string(hidden) + ", and head_dim is missing"),
+                      name);
+    }
     nlohmann::json older = config_of("llama_linear");
     CHECK(contains(with(older, "rope_scaling", {{"type", "dynamic"}, {"factor", 2}}), "dynamic"));
     CHECK(contains(with(older, "rope_scaling", {{"type", "linear"}, {"factor", 2}, {"mscale", 1}}),

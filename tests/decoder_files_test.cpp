@@ -121,6 +121,22 @@ TEST_CASE("decoder: files that are missing, cut or do not fit are refused by nam
     CHECK(contains(with("attention_bias", true), "bias: is missing"));
 }
 
+TEST_CASE("decoder: a model that was not read is refused by whatever takes it") {
+    const Checkpoint checkpoint(kModels / "llama");
+    const TemporaryFolder folder;
+    const fs::path out = folder.path() / "out";
+    const char* said = "DecoderModel: the model is empty: read_decoder() gives one";
+    CHECK(error_of([&] { load_decoder(device(), checkpoint, DecoderModel()); }) == said);
+    CHECK(error_of([&] { save_decoder(out, checkpoint, {}, {}); }) == said);
+    Graph g;
+    g.state("q.lora_A.weight", {1, 2});
+    g.state("q.lora_B.weight", {2, 1});
+    save_adapter(folder.path() / "adapter", device().make_state({&g}), {.rank = 1, .targets = {"q"}}, "base");
+    CHECK(error_of([&] { merge_adapter(out, checkpoint, {}, Adapter(folder.path() / "adapter")); }) == said);
+    CHECK(!fs::exists(out));
+    CHECK(contains(error_of([&] { DecoderPlan(device(), checkpoint, {}); }), "Decoder"));
+}
+
 TEST_CASE("decoder: a last matrix beside tied embeddings is their copy, or refused by name") {
     const auto with_last = [](const std::string& name, const std::string& table, const auto& change) {
         const Copy copy(name.c_str());

@@ -29,6 +29,20 @@ struct SizedModel {
     }
 };
 
+std::int64_t number_behind(const std::string& text, const std::string& name) {
+    const std::size_t at = text.find(name);
+    return at == std::string::npos ? 0 : std::stoll(text.substr(at + name.size()));
+}
+
+/// The model, as if it took texts of so many tokens.
+DecoderModel with_positions(std::int64_t count) {
+    std::string config = read_text(std::filesystem::path(VKFORMER_SOURCE_DIR "/tests/decoders/llama/config.json"));
+    const std::string field = "\"max_position_embeddings\":";
+    const std::size_t at = config.find(field) + field.size();
+    config.replace(at, config.find_first_of(",}", at) - at, std::to_string(count));
+    return read_decoder(config, "config.json");
+}
+
 }  // namespace
 
 TEST_SUITE_BEGIN("decoder");
@@ -62,11 +76,7 @@ TEST_CASE("decoder: memory is known before, and refused where it is not there") 
 
 TEST_CASE("decoder: positions that config.json claims cost nothing before the device refuses them") {
     const SizedModel model;
-    std::string config = read_text(std::filesystem::path(VKFORMER_SOURCE_DIR "/tests/decoders/llama/config.json"));
-    const std::string field = "\"max_position_embeddings\":";
-    const std::size_t at = config.find(field) + field.size();
-    config.replace(at, config.find_first_of(",}", at) - at, "16777216");  // a table of 512 MiB
-    const DecoderModel claims = read_decoder(config, "config.json");
+    const DecoderModel claims = with_positions(16777216);  // a table of 512 MiB
     REQUIRE(claims.facts().max_positions == 16777216);
     const Believed less([](Capabilities& c) { c.storage_range = std::uint64_t{128} << 20; });
     const allocations::Counter allocated;
@@ -78,10 +88,6 @@ TEST_CASE("decoder: positions that config.json claims cost nothing before the de
 
 TEST_CASE("decoder: where a cache is too large for the device, a max_tokens that fits is named") {
     const SizedModel model;
-    const auto number_behind = [](const std::string& text, const std::string& name) {
-        const std::size_t at = text.find(name);
-        return at == std::string::npos ? std::int64_t{0} : std::stoll(text.substr(at + name.size()));
-    };
     DecoderOptions options{.chunk = 1};  // no max_tokens: 128
     std::uint64_t& there = Insides::core(device()).capabilities.device_memory;
     const std::uint64_t kept = there;
@@ -110,6 +116,21 @@ TEST_CASE("decoder: where a cache is too large for the device, a max_tokens that
     range = kept_range;
     CHECK_MESSAGE(options.max_tokens == 64, large);
     CHECK(fits == "");
+}
+
+TEST_CASE("decoder: where a cache is too large for any graph, a max_tokens that fits is named") {
+    const SizedModel model;
+    const DecoderModel claims = with_positions(16777216);
+    // of a layer 2^36 numbers of keys, where no tensor has more than 2^32
+    const DecoderOptions options{.max_batch = 256, .chunk = 1};
+    const std::string of_layout = error_of([&] { DecoderPlan(device(), model.weights.layout(), claims, options); });
+    const std::string of_files = error_of([&] { DecoderPlan(device(), model.checkpoint, claims, options); });
+    CHECK(of_files == of_layout);
+    CHECK_MESSAGE(contains(of_layout, "; with max_tokens = "), of_layout);
+    DecoderOptions fits = options;
+    fits.max_tokens = number_behind(of_layout, "; with max_tokens = ");
+    CHECK(fits.max_tokens >= 1);
+    CHECK(error_of([&] { DecoderPlan(device(), model.weights.layout(), claims, fits); }) == "");
 }
 
 TEST_CASE("decoder: where a tensor is too large for the device, a chunk that fits is named") {

@@ -105,7 +105,7 @@ TEST_SUITE("device tensor") {
         first.submit().wait();
         CHECK(wrong(x) == "");
         first.bind("x", {});
-        CHECK(contains(message_of([&] { first.run(); }), "input x: was never uploaded"));
+        CHECK(contains(error_of([&] { first.run(); }), "input x: was never uploaded"));
         const DeviceTensor flat = given.reshape({15});
         CHECK(flat.shape() == Sizes{15});
         CHECK(flat.reshape({3, 5}).read() == given.read());
@@ -114,10 +114,10 @@ TEST_SUITE("device tensor") {
         CHECK(wrong(x) == "");
         const DeviceTensor result = device().make_tensor({3, 5});
         first.bind("y", result);
-        CHECK(contains(message_of([&] { first.download("y"); }), "output y: is bound to a tensor"));
+        CHECK(contains(error_of([&] { first.download("y"); }), "output y: is bound to a tensor"));
         first.run();
         first.bind("y", {});
-        CHECK(contains(message_of([&] { first.download("y"); }), "no run has finished yet"));
+        CHECK(contains(error_of([&] { first.download("y"); }), "no run has finished yet"));
     }
 
     TEST_CASE("device tensor: 16 bits, and numbers that are whole") {
@@ -192,47 +192,80 @@ TEST_SUITE("device tensor") {
         CHECK(parts == 0);
     }
 
+    TEST_CASE("device tensor: a write is one submission while a program has the tensor, and else bounded") {
+        constexpr std::int64_t kNumbers = 1 << 16;
+        fake::Vulkan vulkan;
+        std::uint64_t most = 0;
+        vulkan.vkCreateBuffer.instead = [&](VkDevice d, const VkBufferCreateInfo* info, auto... more) {
+            most = std::max<std::uint64_t>(most, info->size);
+            return vulkan.vkCreateBuffer.real(d, info, more...);
+        };
+        const Device own = Device::create({.staging_bytes = 1 << 12, .get_instance_proc_addr = vulkan.entry()});
+        Insides::core(own).capabilities.unified_memory = false;
+        Graph g;
+        g.output("y", scale(g.input("x", {kNumbers}), 2));
+        DeviceTensor tensor = own.make_tensor({kNumbers});
+        const std::vector<float> ones(kNumbers, 1.0f);
+        const auto staging = [&] {
+            most = 0;
+            tensor.write(std::as_bytes(std::span(ones)));
+            return most;
+        };
+        {
+            Program first = own.compile(g), second = own.compile(g);
+            CHECK(staging() == 1 << 12);
+            first.bind("x", tensor);
+            first.bind("x", tensor);
+            second.bind("x", tensor.reshape({kNumbers}));
+            CHECK(staging() == tensor.bytes());
+            first.bind("x", {});
+            CHECK(staging() == tensor.bytes());
+            second.upload("x", ones);
+            CHECK(staging() == 1 << 12);
+            first.bind("x", tensor);
+            CHECK(staging() == tensor.bytes());
+        }
+        CHECK(staging() == 1 << 12);  // the program has gone
+    }
+
     TEST_CASE("device tensor: wrong use is an error, and the next right use works") {
         Program first = doubling(device());
         const DeviceTensor t = device().make_tensor({4, 5});
-        CHECK(contains(message_of([&] { first.bind("z", t); }), "no input or output \"z\"; it has: x, y"));
-        CHECK(message_of([&] {
+        CHECK(contains(error_of([&] { first.bind("z", t); }), "no input or output \"z\"; it has: x, y"));
+        CHECK(error_of([&] {
                   first.bind("x", device().make_tensor({4, 5}, DType::i32));
               }) == "first: input x: is F32, and a tensor of I32 was given");
         first.bind("x", t);
-        CHECK(message_of([&] { first.run(); }) ==
+        CHECK(error_of([&] { first.run(); }) ==
               "first: input x: is (9, 5) at the sizes set now, and a tensor of (4, 5) is bound");
         first.set("rows", 4);
         first.bind("y", t.reshape({4, 5}));
-        CHECK(message_of([&] { first.run(); }) == "first: output y: is bound to the same memory as x");
+        CHECK(error_of([&] { first.run(); }) == "first: output y: is bound to the same memory as x");
         first.bind("y", {});
         CHECK_NOTHROW(first.run());
-        CHECK(message_of([&] { device().make_tensor({2, -1}); }) == "a tensor: cannot have the shape (2, -1)");
-        CHECK(contains(message_of([&] {
-                           device().make_tensor({1 << 30, 1 << 30, 1 << 30});
-                       }),
-                       "cannot have the shape"));
-        CHECK(contains(message_of([&] { device().make_tensor({2}, DType::i64); }), "is I64; there are F32"));
-        CHECK(message_of([&] { t.reshape({3, 5}); }) == "a tensor: is (4, 5), and cannot be (3, 5)");
+        CHECK(error_of([&] { device().make_tensor({2, -1}); }) == "a tensor: cannot have the shape (2, -1)");
+        CHECK(contains(error_of([&] { device().make_tensor({1 << 30, 1 << 30, 1 << 30}); }), "cannot have the shape"));
+        CHECK(contains(error_of([&] { device().make_tensor({2}, DType::i64); }), "is I64; there are F32"));
+        CHECK(error_of([&] { t.reshape({3, 5}); }) == "a tensor: is (4, 5), and cannot be (3, 5)");
         std::vector<std::byte> few(3);
-        CHECK(contains(message_of([&] { t.read(few); }), "of 80 bytes; there is room for 3"));
-        CHECK(contains(message_of([&] { DeviceTensor(t).write(few); }), "of 80 bytes; 3 were given"));
-        CHECK(message_of([&] { DeviceTensor().read(); }) == "DeviceTensor: there is no tensor");
+        CHECK(contains(error_of([&] { t.read(few); }), "of 80 bytes; there is room for 3"));
+        CHECK(contains(error_of([&] { DeviceTensor(t).write(few); }), "of 80 bytes; 3 were given"));
+        CHECK(error_of([&] { DeviceTensor().read(); }) == "DeviceTensor: there is no tensor");
         Host host;
         {
             const Device other = Device::borrow(host.handles());
-            CHECK(message_of([&] {
+            CHECK(error_of([&] {
                       first.bind("x", other.make_tensor({4, 5}));
                   }) == "first: input x: a tensor of another device was given");
             BorrowedDevice deferred = host.handles();
             deferred.host_submits = true;
-            CHECK(contains(message_of([&] { Device::borrow(deferred).make_tensor({2}); }), "the host submits"));
+            CHECK(contains(error_of([&] { Device::borrow(deferred).make_tensor({2}); }), "the host submits"));
         }
         Graph g;
         const Value q = g.input("q", {4, 1, 8}), lengths = g.input("lengths", {2}, DType::i32);
         g.output("y", packed_attention(q, q, q, lengths, lengths).y);
         Program packed = device().compile(g, {}, {.name = "packed"});
-        CHECK(contains(message_of([&] { packed.bind("lengths", device().make_tensor({2}, DType::i32)); }),
+        CHECK(contains(error_of([&] { packed.bind("lengths", device().make_tensor({2}, DType::i32)); }),
                        "input lengths: has numbers that are checked as they are uploaded"));
         CHECK(first.shape("y") == Sizes{4, 5});
     }

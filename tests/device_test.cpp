@@ -82,7 +82,7 @@ TEST_SUITE("device") {
         CHECK(fakes.chosen("4090") == "Graphics 4090");
         CHECK(fakes.chosen("1") == "Graphics 4090");
         for (const char* part : {"2", "3", "40", "90", "409"}) {
-            CHECK(contains(message_of([&] { fakes.chosen(part); }), "no device \"" + std::string(part) + "\""));
+            CHECK(contains(error_of([&] { fakes.chosen(part); }), "no device \"" + std::string(part) + "\""));
         }
     }
 
@@ -110,10 +110,10 @@ TEST_SUITE("device") {
         CHECK(fakes.chosen("slow") == "Slow Processor");
         CHECK(fakes.chosen("GRAPHICS") == "Small Graphics");  // the first that fits
         const char* known = "there are: 0 Slow Processor, 1 Small Graphics, 2 Large Graphics, 3 Guest Graphics";
-        CHECK(contains(message_of([&] { fakes.chosen("teapot"); }), "no device \"teapot\""));
-        CHECK(contains(message_of([&] { fakes.chosen("teapot"); }), known));
-        CHECK(contains(message_of([&] { fakes.chosen("4"); }), known));
-        CHECK(contains(message_of([&] { fakes.chosen("99999999999999999999"); }), known));
+        CHECK(contains(error_of([&] { fakes.chosen("teapot"); }), "no device \"teapot\""));
+        CHECK(contains(error_of([&] { fakes.chosen("teapot"); }), known));
+        CHECK(contains(error_of([&] { fakes.chosen("4"); }), known));
+        CHECK(contains(error_of([&] { fakes.chosen("99999999999999999999"); }), known));
         const Environment small("VKFORMER_DEVICE", "small");
         CHECK(fakes.chosen("") == "Small Graphics");
         CHECK(fakes.chosen("2") == "Large Graphics");  // what is said in the program goes first
@@ -128,9 +128,9 @@ TEST_SUITE("device") {
                            {"Slow Processor", VK_PHYSICAL_DEVICE_TYPE_CPU, VK_API_VERSION_1_1}});
         CHECK(Device::list(fakes.vulkan.entry()).size() == 1);
         CHECK(fakes.chosen("") == "Slow Processor");
-        CHECK(contains(message_of([&] { fakes.chosen("old"); }), "there are: 0 Slow Processor"));
+        CHECK(contains(error_of([&] { fakes.chosen("old"); }), "there are: 0 Slow Processor"));
         fakes.claims.pop_back();
-        CHECK(contains(message_of([&] { fakes.chosen(""); }), "no usable Vulkan device"));
+        CHECK(contains(error_of([&] { fakes.chosen(""); }), "no usable Vulkan device"));
     }
 
     TEST_CASE("device: one whose driver cannot be asked does not hide the others") {
@@ -150,11 +150,11 @@ TEST_SUITE("device") {
         breaks(1);
         CHECK(fakes.chosen("") == "Slow Processor");
         breaks(1);
-        const std::string said = message_of([&] { fakes.chosen("broken"); });
+        const std::string said = error_of([&] { fakes.chosen("broken"); });
         CHECK(contains(said, "there are: 0 Slow Processor; one cannot be asked: "));
         CHECK(contains(said, "VK_ERROR_INITIALIZATION_FAILED"));
         breaks(1000);
-        CHECK(contains(message_of([&] { Device::list(fakes.vulkan.entry()); }), "VK_ERROR_INITIALIZATION_FAILED"));
+        CHECK(contains(error_of([&] { Device::list(fakes.vulkan.entry()); }), "VK_ERROR_INITIALIZATION_FAILED"));
         breaks(0);
         CHECK(fakes.vulkan.live_objects() == 0);
     }
@@ -174,23 +174,23 @@ TEST_SUITE("device") {
     TEST_CASE("device: no Vulkan, an old one, none that works") {
         const Environment no_validation("VKFORMER_VALIDATION", "0");
         const auto nothing = [](VkInstance, const char*) -> void (*)(void) { return nullptr; };
-        CHECK(contains(message_of([&] { Device::create({.get_instance_proc_addr = nothing}); }), "Vulkan"));
-        CHECK(contains(message_of([&] { Device::list(nothing); }), "Vulkan"));
+        CHECK(contains(error_of([&] { Device::create({.get_instance_proc_addr = nothing}); }), "Vulkan"));
+        CHECK(contains(error_of([&] { Device::list(nothing); }), "Vulkan"));
         {
             fake::Vulkan vulkan;
             vulkan.vkEnumerateInstanceVersion.instead = [](std::uint32_t* version) {
                 *version = VK_API_VERSION_1_0;
                 return VK_SUCCESS;
             };
-            CHECK(contains(message_of([&] { Device::list(vulkan.entry()); }), "older than 1.1"));
+            CHECK(contains(error_of([&] { Device::list(vulkan.entry()); }), "older than 1.1"));
         }
         fake::Vulkan vulkan;
         const auto create = [&] { Device::create({.get_instance_proc_addr = vulkan.entry()}); };
         vulkan.vkCreateInstance.fail(VK_ERROR_INCOMPATIBLE_DRIVER);
-        CHECK(contains(message_of(create), "no Vulkan driver"));
+        CHECK(contains(error_of(create), "no Vulkan driver"));
         vulkan.vkCreateDevice.fail(VK_ERROR_INITIALIZATION_FAILED);
-        CHECK(contains(message_of(create), "vkCreateDevice gave VK_ERROR_INITIALIZATION_FAILED"));
-        CHECK(message_of(create) == "");  // and then it works
+        CHECK(contains(error_of(create), "vkCreateDevice gave VK_ERROR_INITIALIZATION_FAILED"));
+        CHECK(error_of(create) == "");  // and then it works
         vulkan.vkGetPhysicalDeviceQueueFamilyProperties.instead = [](VkPhysicalDevice, std::uint32_t* count,
                                                                      VkQueueFamilyProperties* out) {
             *count = 1;
@@ -198,12 +198,12 @@ TEST_SUITE("device") {
                 *out = {VK_QUEUE_TRANSFER_BIT, 1, 64, {1, 1, 1}};
             }
         };
-        CHECK(contains(message_of(create), "none offers Vulkan 1.1 and a compute queue"));
+        CHECK(contains(error_of(create), "none offers Vulkan 1.1 and a compute queue"));
         vulkan.vkEnumeratePhysicalDevices.instead = [](VkInstance, std::uint32_t* count, VkPhysicalDevice*) {
             *count = 0;
             return VK_SUCCESS;
         };
-        CHECK(contains(message_of(create), "no usable Vulkan device"));
+        CHECK(contains(error_of(create), "no usable Vulkan device"));
         CHECK(Device::list(vulkan.entry()).empty());
         CHECK(vulkan.live_objects() == 0);
     }
@@ -214,9 +214,9 @@ TEST_SUITE("device") {
             *count = 0;
             return VK_SUCCESS;
         };
-        CHECK(contains(
-            message_of([&] { Device::create({.validation = true, .get_instance_proc_addr = vulkan.entry()}); }),
-            "VK_LAYER_KHRONOS_validation is not installed"));
+        CHECK(
+            contains(error_of([&] { Device::create({.validation = true, .get_instance_proc_addr = vulkan.entry()}); }),
+                     "VK_LAYER_KHRONOS_validation is not installed"));
         CHECK(vulkan.live_objects() == 0);
     }
 
@@ -327,7 +327,7 @@ TEST_SUITE("device") {
         check(Device::create({.minimum_profile = true}).capabilities());
         {
             const Environment misspelled("VKFORMER_PROFILE", "minimal");
-            CHECK(contains(message_of([&] { Device::create(); }),
+            CHECK(contains(error_of([&] { Device::create(); }),
                            "VKFORMER_PROFILE: is \"minimal\"; there is \"minimum\" alone"));
         }
         const auto explained = [](const Device& device) {

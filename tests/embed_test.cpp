@@ -103,7 +103,7 @@ TEST_SUITE("embed") {
             last = last->pNext;
             REQUIRE(last);
         }
-        CHECK(contains(message_of([&] { Device::requirements(nullptr, handles.physical); }), "Device::requirements"));
+        CHECK(contains(error_of([&] { Device::requirements(nullptr, handles.physical); }), "Device::requirements"));
         CHECK(host.messages().empty());
     }
 
@@ -120,12 +120,12 @@ TEST_SUITE("embed") {
             const std::uint64_t alignment = device.capabilities().storage_alignment;
             REQUIRE(bytes > 0);
             const Host::Buffer scratch = host.make_buffer(alignment + bytes);
-            CHECK(contains(message_of([&] {
+            CHECK(contains(error_of([&] {
                                program.allocate({"", scratch.buffer, alignment, bytes - 1});
                            }),
                            "layer: scratch needs " + std::to_string(bytes) + " bytes"));
-            CHECK(contains(message_of([&] { program.allocate({"", scratch.buffer, 4, bytes}); }), "at 4 were given"));
-            CHECK(contains(message_of([&] { program.allocate(BufferRange{}); }), "without a buffer"));
+            CHECK(contains(error_of([&] { program.allocate({"", scratch.buffer, 4, bytes}); }), "at 4 were given"));
+            CHECK(contains(error_of([&] { program.allocate(BufferRange{}); }), "without a buffer"));
             const std::uint64_t before = vulkan.allocated_bytes();
             program.allocate({"", scratch.buffer, alignment, bytes});
             CHECK(vulkan.allocated_bytes() == before + program.memory().constants);
@@ -135,7 +135,7 @@ TEST_SUITE("embed") {
             CHECK(bound.wrong() == "");
             CHECK(std::all_of(scratch.mapped, scratch.mapped + alignment,
                               [](std::byte b) { return b == std::byte{0xff}; }));
-            CHECK(contains(message_of([&] {
+            CHECK(contains(error_of([&] {
                                program.allocate({"", scratch.buffer, alignment, bytes});
                            }),
                            "its memory is there already"));
@@ -195,12 +195,12 @@ TEST_SUITE("embed") {
             CHECK_FALSE(device.save_pipeline_cache());
             BorrowedDevice half = handles;
             half.memory.release = nullptr;
-            CHECK(contains(message_of([&] { Device::borrow(half); }), "memory hooks need both functions"));
+            CHECK(contains(error_of([&] { Device::borrow(half); }), "memory hooks need both functions"));
             memory.properties = Insides::core(device).memory;
             Graph g;
             SmallModel::describe(g, kMax);
             memory.failing = 1;
-            CHECK(contains(message_of([&] { SmallModel::load(device); }),
+            CHECK(contains(error_of([&] { SmallModel::load(device); }),
                            "for weights of the host's allocator: VK_ERROR_OUT_OF_DEVICE_MEMORY"));
             Program program = device.compile(g, SmallModel::load(device), {.name = "layer"});
             program.allocate();

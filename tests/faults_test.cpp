@@ -28,9 +28,9 @@ namespace {
 /// However often it is asked.
 void check_lost(const Ticket& ticket) {
     for (int i = 0; i < 2; ++i) {
-        CHECK(contains(message_of([&] { ticket.done(); }), "was lost; make a new Device"));
-        CHECK(contains(message_of([&] { ticket.wait(std::chrono::milliseconds(1)); }), "was lost; make a new Device"));
-        CHECK(contains(message_of([&] { ticket.wait(); }), "was lost; make a new Device"));
+        CHECK(contains(error_of([&] { ticket.done(); }), "was lost; make a new Device"));
+        CHECK(contains(error_of([&] { ticket.wait(std::chrono::milliseconds(1)); }), "was lost; make a new Device"));
+        CHECK(contains(error_of([&] { ticket.wait(); }), "was lost; make a new Device"));
     }
 }
 
@@ -122,7 +122,7 @@ TEST_SUITE("faults") {
                 }
                 int errors = 0;
                 whole_life(vulkan, [&](const std::function<void()>& step) {
-                    const std::string said = message_of(step);
+                    const std::string said = error_of(step);
                     if (!said.empty()) {
                         ++errors;
                         CHECK(contains(said, "VK_ERROR"));
@@ -159,13 +159,13 @@ TEST_SUITE("faults") {
         vulkan.vkAllocateMemory.fail(VK_SUCCESS, 0, 0);
         // a driver may say so of the buffer already
         vulkan.vkCreateBuffer.fail(VK_ERROR_OUT_OF_DEVICE_MEMORY);
-        const std::string said = message_of([&] { SmallModel::load(device); });
+        const std::string said = error_of([&] { SmallModel::load(device); });
         CHECK(contains(said, "bytes for weights were asked; the heap has "));
         CHECK(contains(said, "vkCreateBuffer gave VK_ERROR_OUT_OF_DEVICE_MEMORY; one allocation at most "));
         // and is not asked for more than one allocation may have
         const std::uint64_t most = std::exchange(Insides::core(device).capabilities.max_allocation, 1 << 10);
         const std::uint64_t buffers = vulkan.vkCreateBuffer.calls;
-        CHECK(contains(message_of([&] { device.make_tensor({1 << 20}); }),
+        CHECK(contains(error_of([&] { device.make_tensor({1 << 20}); }),
                        "4 MiB for a tensor of (1048576) were asked; the heap has "));
         CHECK(vulkan.vkCreateBuffer.calls == buffers);
         Insides::core(device).capabilities.max_allocation = most;
@@ -291,19 +291,19 @@ TEST_SUITE("faults") {
                 }
                 const std::uint64_t submitted = vulkan.vkQueueSubmit.calls;
                 for (const std::string& said :
-                     {message_of([&] { program.run(); }), message_of([&] { SmallModel::load(device); }),
-                      message_of([&] { device.compile(other); }),
-                      message_of([&] { device.make_state({&other}).clear(); })}) {
+                     {error_of([&] { program.run(); }), error_of([&] { SmallModel::load(device); }),
+                      error_of([&] { device.compile(other); }),
+                      error_of([&] { device.make_state({&other}).clear(); })}) {
                     if (!said.empty()) {
                         CHECK(contains(said, "was lost; make a new Device"));
                     }
                 }
-                CHECK(message_of([&] { program.run(); }) != "");
-                CHECK(message_of([&] { device.compile(other); }) != "");
+                CHECK(error_of([&] { program.run(); }) != "");
+                CHECK(error_of([&] { device.compile(other); }) != "");
                 CHECK(vulkan.vkQueueSubmit.calls == submitted);
                 // a run that had begun may have written over the answer of the run before
                 const bool begun = where == "submit" || where == "wait";
-                CHECK(contains(message_of([&] { program.download("y"); }), "no run has finished") == begun);
+                CHECK(contains(error_of([&] { program.download("y"); }), "no run has finished") == begun);
             }
             CHECK(vulkan.live_objects() == 0);
         }
@@ -341,7 +341,7 @@ TEST_SUITE("faults") {
             }
             for (std::size_t i = 0; i < calls.size(); ++i) {
                 CAPTURE(i);
-                CHECK(contains(message_of(calls[i]), "was lost; make a new Device"));
+                CHECK(contains(error_of(calls[i]), "was lost; make a new Device"));
             }
             CHECK(device.pending_uploads() == pending);
         }
@@ -360,11 +360,11 @@ TEST_SUITE("faults") {
             before.wait();
             const Ticket ticket = program.submit();
             vulkan.vkWaitForFences.fail(VK_ERROR_DEVICE_LOST);
-            CHECK(contains(message_of([&] { ticket.wait(); }), "VK_ERROR_DEVICE_LOST"));
+            CHECK(contains(error_of([&] { ticket.wait(); }), "VK_ERROR_DEVICE_LOST"));
             check_lost(ticket);
             CHECK(before.done());
-            CHECK(contains(message_of([&] { program.download("y"); }), "was lost; make a new Device"));
-            CHECK(contains(message_of([&] { program.download("y"); }), "no run has finished"));
+            CHECK(contains(error_of([&] { program.download("y"); }), "was lost; make a new Device"));
+            CHECK(contains(error_of([&] { program.download("y"); }), "no run has finished"));
         }
         CHECK(vulkan.live_objects() == 0);
         for (const bool by_done : {false, true}) {
@@ -376,7 +376,7 @@ TEST_SUITE("faults") {
             CHECK(SmallModel::check(program, 4) == "");
             const Ticket ticket = program.submit();
             vulkan.vkWaitForFences.fail(by_done ? VK_ERROR_DEVICE_LOST : VK_TIMEOUT);
-            CHECK(message_of([&] { by_done ? static_cast<void>(ticket.done()) : ticket.wait(); }) != "");
+            CHECK(error_of([&] { by_done ? static_cast<void>(ticket.done()) : ticket.wait(); }) != "");
             check_lost(ticket);
         }
     }
@@ -394,13 +394,13 @@ TEST_SUITE("faults") {
             REQUIRE(submissions > 2);
             const std::uint64_t waits_before = vulkan.vkQueueWaitIdle.calls;
             vulkan.vkResetFences.fail(VK_ERROR_OUT_OF_DEVICE_MEMORY);  // between the submissions
-            CHECK(contains(message_of([&] { program.run(); }), "vkResetFences gave VK_ERROR_OUT_OF_DEVICE_MEMORY"));
+            CHECK(contains(error_of([&] { program.run(); }), "vkResetFences gave VK_ERROR_OUT_OF_DEVICE_MEMORY"));
             CHECK(vulkan.vkQueueWaitIdle.calls == waits_before + 1);
             CHECK(SmallModel::check(program, 8) == "");
             for (std::size_t nth = 1; nth <= submissions; ++nth) {
                 vulkan.vkQueueSubmit.fail(VK_ERROR_OUT_OF_HOST_MEMORY, nth);
                 const std::uint64_t waits = vulkan.vkQueueWaitIdle.calls;
-                CHECK(contains(message_of([&] { program.run(); }), "vkQueueSubmit gave VK_ERROR_OUT_OF_HOST_MEMORY"));
+                CHECK(contains(error_of([&] { program.run(); }), "vkQueueSubmit gave VK_ERROR_OUT_OF_HOST_MEMORY"));
                 CHECK(vulkan.vkQueueWaitIdle.calls == waits + 1);
                 CHECK(SmallModel::check(program, 8) == "");
             }
@@ -415,7 +415,7 @@ TEST_SUITE("faults") {
         vulkan.vkGetDeviceProcAddr.instead = [&](VkDevice device, const char* name) {
             return std::string_view(name) == "vkCmdDispatch" ? nullptr : all(device, name);
         };
-        CHECK(message_of([&] { Device::create({.get_instance_proc_addr = vulkan.entry()}); }) ==
+        CHECK(error_of([&] { Device::create({.get_instance_proc_addr = vulkan.entry()}); }) ==
               "the Vulkan device has no function vkCmdDispatch");
         CHECK(vulkan.vkDestroyDevice.calls == 1);
         CHECK(vulkan.live_objects() == 0);
@@ -425,7 +425,7 @@ TEST_SUITE("faults") {
         const GetInstanceProcAddr lacking = [](VkInstance instance, const char* name) {
             return std::string_view(name) == "vkEnumeratePhysicalDevices" ? nullptr : entry(instance, name);
         };
-        CHECK(message_of([&] { Device::create({.get_instance_proc_addr = lacking}); }) ==
+        CHECK(error_of([&] { Device::create({.get_instance_proc_addr = lacking}); }) ==
               "the Vulkan instance has no function vkEnumeratePhysicalDevices");
         CHECK(vulkan.vkDestroyInstance.calls == vulkan.vkCreateInstance.calls);
         CHECK(vulkan.live_objects() == 0);

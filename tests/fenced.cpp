@@ -314,6 +314,16 @@ std::vector<Fenced::Zone> Fenced::zones_of(const Case& c) const {
     return zones;
 }
 
+std::string Fenced::written_outside(const std::vector<Zone>& zones, std::uint32_t fence) {
+    std::string found;
+    for (const Zone& zone : zones) {
+        if (const std::int64_t at = first_other(zone.at, zone.bytes, fence); at >= 0) {
+            found += zone.name + ": written outside, at word " + std::to_string(at) + " of a fence; ";
+        }
+    }
+    return found;
+}
+
 std::string Fenced::record(Case& c, const Options& options, std::uint32_t fence) {
     std::vector<BufferRange> ranges;
     for (const Tensor& t : c.tensors) {
@@ -342,12 +352,7 @@ std::string Fenced::record(Case& c, const Options& options, std::uint32_t fence)
     if (!status) {
         return status.message.data();
     }
-    std::string found;
-    for (const Zone& zone : zones) {
-        if (const std::int64_t at = first_other(zone.at, zone.bytes, fence); at >= 0) {
-            found += zone.name + ": written outside, at word " + std::to_string(at) + " of a fence; ";
-        }
-    }
+    std::string found = written_outside(zones, fence);
     for (Tensor& t : c.tensors) {
         Words all((2 * kFence + t.most_bytes) / 4);
         copy_bytes(all.data(), t.buffer.mapped, all.size() * 4);
@@ -411,12 +416,7 @@ std::string Fenced::run(Case& c, std::uint32_t fence) {
     }
     c.program->run();
     require_quiet(*c.program);
-    std::string found;
-    for (const Zone& zone : zones) {
-        if (const std::int64_t at = first_other(zone.at, zone.bytes, fence); at >= 0) {
-            found += zone.name + ": written outside, at word " + std::to_string(at) + " of a fence; ";
-        }
-    }
+    std::string found = written_outside(zones, fence);
     for (Tensor& t : c.tensors) {
         Words now(t.data.size());
         copy_bytes(now.data(), place_of(t), now.size() * 4);

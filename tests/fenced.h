@@ -103,6 +103,8 @@ private:
     std::string run(Case& c, std::uint32_t fence);
     /// What of the library's own memory is a fence.
     std::vector<Zone> zones_of(const Case& c) const;
+    /// Says which fences were written to; empty: none was.
+    static std::string written_outside(const std::vector<Zone>& zones, std::uint32_t fence);
 
     std::optional<Host> host_;
     fake::Vulkan vulkan_;

@@ -161,6 +161,28 @@ TEST_CASE("fine-tuning: what is saved is the model that was trained") {
     }
 }
 
+TEST_CASE("fine-tuning: a model is saved whole from wherever the process has gone, or not at all") {
+    struct Place {
+        std::filesystem::path before = std::filesystem::current_path();
+        ~Place() { std::filesystem::current_path(before); }
+    };
+    const TemporaryFolder folder;
+    const std::filesystem::path out = folder.path() / "out", gone = folder.path() / "gone";
+    std::filesystem::copy(kModels / "llama", folder.path() / "model");
+    const Place place;
+    std::filesystem::current_path(folder.path());
+    const Checkpoint checkpoint("model");
+    const FineTuner tuner(device(), checkpoint, read_decoder(checkpoint), small());
+    std::filesystem::current_path(place.before);
+    tuner.save(out);
+    CHECK(std::filesystem::exists(out / "config.json"));
+    CHECK_NOTHROW(read_decoder(Checkpoint(out)));
+
+    std::filesystem::remove(folder.path() / "model" / "config.json");
+    CHECK(contains(error_of([&] { tuner.save(gone); }), "config.json: is not there any more"));
+    CHECK(!std::filesystem::exists(gone));
+}
+
 TEST_CASE("fine-tuning: a run that goes on gives the same bits, and so does one that is repeated") {
     const ExpectedTraining expected(kModels / "qwen3");
     const TunedModel m("qwen3");
@@ -240,7 +262,7 @@ TEST_CASE("trainer: a step whose loss alone is not finite was taken, and is coun
     trainer.state().write("w", std::as_bytes(std::span(ones)));
     trainer.program().upload("x", ones);
     trainer.program().upload("more", infinite);
-    CHECK(message_of([&] { trainer.take_step(); }) ==
+    CHECK(error_of([&] { trainer.take_step(); }) ==
           "Trainer: step 0: the loss is not finite; the gradients are, and were used");
     CHECK(trainer.step() == 1);
     std::vector<float> w(12);
@@ -289,11 +311,11 @@ TEST_CASE("fine-tuning: how weights are loaded that stay is refused where all ar
     FineTuneOptions options = small();
     options.load.matrices = WeightType::int8;
     CHECK(
-        message_of([&] { m.tuner(options); }) ==
+        error_of([&] { m.tuner(options); }) ==
         "FineTuner: load.matrices = int8 is for weights that stay as they are: without lora all are trained, in fp32");
     options.load.matrices = {};
     options.load.choose = [](const HostTensor&) { return std::optional(WeightType::f16); };
-    CHECK(contains(message_of([&] { m.tuner(options); }), "FineTuner: load.choose is for weights that stay"));
+    CHECK(contains(error_of([&] { m.tuner(options); }), "FineTuner: load.choose is for weights that stay"));
 
     options.load = {.matrices = WeightType::f32};
     std::vector<std::uint64_t> done;

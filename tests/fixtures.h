@@ -12,6 +12,7 @@
 
 #include "runtime/device/device.h"
 #include "runtime/device/program.h"
+#include "tests/errors.h"
 #include "tests/tensor.h"
 
 namespace vkf::test {
@@ -58,17 +59,6 @@ public:
 private:
     std::filesystem::path path_;
 };
-
-/// Gives the text of the vkf::Error that f() throws; empty when it does not throw one.
-template <class F>
-std::string message_of(F f) {
-    try {
-        f();
-    } catch (const Error& e) {
-        return e.what();
-    }
-    return {};
-}
 
 /// Destroys the device, of which nothing else may be left, and returns what validation had to say
 /// of its whole life.

@@ -156,6 +156,19 @@ TEST_CASE("gradients: a name of moments that is another's is refused") {
                    "w.moments (2, 4) F32 is updated already"));
 }
 
+TEST_CASE("gradients: an update that is refused midway updates nothing") {
+    Graph g;
+    const Value a = g.state("a", {4}), b = g.state("b", {4}), da = g.input("da", {4}), db = g.input("db", {4});
+    g.state("b.moments", {7});
+    const Sgd sgd{.learning_rate = 1, .momentum = 0.5};
+    CHECK(contains(error_of([&] { update({a, b}, {da, db}, sgd); }), "b.moments is (7) F32, now (1, 4) F32"));
+    CHECK(g.nodes().empty());
+    CHECK(error_of([&] { update({a}, {da}, sgd); }) == "");
+    CHECK(contains(
+        error_of([&] { update({b}, {db}, Sgd{}, {.step = g.symbol("most", 0xffffffff), .schedule = {.warmup = 2}}); }),
+        "update: the number of a step, most, may exceed 2^32 - 2"));
+}
+
 TEST_CASE("gradients: the number of a step is not negative") {
     Graph g;
     const Value w = g.state("w", {4}), dw = g.input("dw", {4});

@@ -48,11 +48,11 @@ TEST_CASE("half-written: a file that is cut short while a run is resumed leaves 
             std::filesystem::resize_file(file, bytes / 3);
             return vulkan.vkQueueSubmit.real(queue, count, infos, fence);
         };
-        CHECK(contains(message_of([&] { trainer.resume(file); }), "run.safetensors"));
+        CHECK(contains(error_of([&] { trainer.resume(file); }), "run.safetensors"));
         vulkan.vkQueueSubmit.instead = nullptr;
         const char* said = "Trainer: resume() failed when it had written a part; call it again";
-        CHECK(message_of([&] { trainer.take_step(); }) == said);
-        CHECK(message_of([&] { trainer.save(file); }) == said);
+        CHECK(error_of([&] { trainer.take_step(); }) == said);
+        CHECK(error_of([&] { trainer.save(file); }) == said);
         CHECK(trainer.step() == 2);
         std::ofstream(file, std::ios::binary) << whole;
         trainer.resume(file);
@@ -77,20 +77,20 @@ TEST_CASE(
                    {.lora = LoraOptions{.rank = 1, .targets = {"q_proj"}}});
     narrow.prompt(text);
     const std::array first{narrow.next()[0]};
-    CHECK(contains(message_of([&] { narrow.set_adapter(adapter); }), "does not fit"));
+    CHECK(contains(error_of([&] { narrow.set_adapter(adapter); }), "does not fit"));
     narrow.step(first);
 
     Graph g;
     const Value state = g.state("model.layers.0.self_attn.q_proj.lora_A.weight", {2});
     g.output("y", scale(copy_into(state, g.input("x", {2})), 2));
     State flat = device().make_state({&g});
-    CHECK(contains(message_of([&] { adapter.write(flat); }), "lora_A.weight (2) F32 is no matrix of F32"));
+    CHECK(contains(error_of([&] { adapter.write(flat); }), "lora_A.weight (2) F32 is no matrix of F32"));
 
     Decoder decoder(device(), narrow.weights(), model, {.lora = adapter.options()});
     const std::filesystem::path tensors = folder.path() / "adapter_model.safetensors";
     std::filesystem::resize_file(tensors, std::filesystem::file_size(tensors) - 4);
-    CHECK(contains(message_of([&] { decoder.set_adapter(adapter); }), "adapter_model.safetensors"));
-    CHECK(message_of([&] { decoder.prompt(text); }) ==
+    CHECK(contains(error_of([&] { decoder.set_adapter(adapter); }), "adapter_model.safetensors"));
+    CHECK(error_of([&] { decoder.prompt(text); }) ==
           "Decoder: set_adapter() or clear_adapter() failed when it had written a part; call it again");
     decoder.clear_adapter();
     decoder.prompt(text);
@@ -108,8 +108,8 @@ TEST_CASE("half-written: what a run was resumed to in part is not saved as a mod
         FineTuner tuner(own, checkpoint, read_decoder(checkpoint), {.max_batch = 1, .max_tokens = 8});
         tuner.trainer().save(folder.path() / "run");
         vulkan.vkQueueSubmit.fail(VK_ERROR_OUT_OF_HOST_MEMORY, 3);
-        CHECK(contains(message_of([&] { tuner.trainer().resume(folder.path() / "run"); }), "vkQueueSubmit"));
-        CHECK(message_of([&] { tuner.save(folder.path() / "model"); }) ==
+        CHECK(contains(error_of([&] { tuner.trainer().resume(folder.path() / "run"); }), "vkQueueSubmit"));
+        CHECK(error_of([&] { tuner.save(folder.path() / "model"); }) ==
               "Trainer: resume() failed when it had written a part; call it again");
         CHECK(!std::filesystem::exists(folder.path() / "model"));
         tuner.trainer().resume(folder.path() / "run");

@@ -73,7 +73,7 @@ TEST_SUITE("image") {
                         image_output("out", one + x * minus_one, {.format = any ? ImageFormat::any : f.format});
                         Program program = device.compile(g);
                         program.allocate();
-                        CHECK(contains(message_of([&] { program.run(); }), "only a host has"));
+                        CHECK(contains(error_of([&] { program.run(); }), "only a host has"));
                         const Host::Image in = host.make_image(f.vulkan, kImageWidth, kImageHeight);
                         const Host::Image out = host.make_image(f.vulkan, kImageWidth, kImageHeight);
                         const std::vector<std::byte> data = texels(f, f.bytes);
@@ -178,8 +178,7 @@ TEST_SUITE("image") {
             images[1].layout = VK_IMAGE_LAYOUT_SHADER_READ_ONLY_OPTIMAL;
             CHECK(record(3) == "layer: image red is in layout 5, which a storage image cannot be");
             images[1] = {"red", in.view, kGeneral, 12, 8};
-            CHECK(
-                contains(message_of([&] { program.upload("in", std::vector<float>(8 * 12 * 4)); }), "only a host has"));
+            CHECK(contains(error_of([&] { program.upload("in", std::vector<float>(8 * 12 * 4)); }), "only a host has"));
             Program checked = device.compile(g, Weights(), {.name = "layer", .checked = true});
             checked.allocate();
             CHECK(text_of(checked.record(host.begin(), {.buffers = buffers, .images = images})) ==
@@ -192,19 +191,18 @@ TEST_SUITE("image") {
 
     TEST_CASE("image: wrong use is told when it is described") {
         Graph g;
-        CHECK(contains(message_of([&] { image_input(g, "a", 2, 2, 5); }), "a: an image has 1 to 4 channels, not 5"));
-        CHECK(contains(message_of([&] { image_input(g, "a", 2, 2, 4, {.access = ImageAccess::storage}); }),
+        CHECK(contains(error_of([&] { image_input(g, "a", 2, 2, 5); }), "a: an image has 1 to 4 channels, not 5"));
+        CHECK(contains(error_of([&] { image_input(g, "a", 2, 2, 4, {.access = ImageAccess::storage}); }),
                        "a: a storage image that is read needs its format"));
-        CHECK(contains(message_of([&] { image_input(g, "a", 2, 2, 4, {.access = ImageAccess::none}); }),
+        CHECK(contains(error_of([&] { image_input(g, "a", 2, 2, 4, {.access = ImageAccess::none}); }),
                        "sampled or a storage image"));
-        CHECK(
-            contains(message_of([&] { image_input(g, "a", 2, 2, 4, {.format = ImageFormat(99)}); }), "unknown format"));
+        CHECK(contains(error_of([&] { image_input(g, "a", 2, 2, 4, {.format = ImageFormat(99)}); }), "unknown format"));
         const Value x = g.input("x", {4, 4, 7});
-        CHECK(contains(message_of([&] { image_output("b", x, {}); }), "is not (height, width, channels)"));
+        CHECK(contains(error_of([&] { image_output("b", x, {}); }), "is not (height, width, channels)"));
         image_output("c", slice(x, 2, 0, 4), {});
         Capabilities plain;
         plain.storage_image_any_format = false;
-        CHECK(contains(message_of([&] { make_plan(g, plain); }), "name rgba8, rgba16f, r32f or rgba32f"));
+        CHECK(contains(error_of([&] { make_plan(g, plain); }), "name rgba8, rgba16f, r32f or rgba32f"));
     }
 }
 

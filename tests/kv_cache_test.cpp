@@ -324,6 +324,10 @@ TEST_CASE("kv cache: before_end of a ring is what its rows make it, or an error"
     Graph g;
     const Dim first = g.symbol("first", 7), before_end = g.symbol("before_end", 8), count = g.symbol("count", 8);
     const Value k = g.input("k", {1, 1, 8, 4});
+    CHECK(error_of([&] {
+              scaled_dot_product_attention(k, k, k, {.softcap = -1, .ring = {{first, before_end, count}}});
+          }) != "");
+    CHECK(g.constraints().empty());  // of the ring of what was refused
     g.output("y",
              scaled_dot_product_attention(g.input("q", {1, 1, 2, 4}), k, k, {.ring = {{first, before_end, count}}}));
     Program p = device().compile(g);
@@ -472,6 +476,15 @@ TEST_CASE("kv cache: wrong use is told when it is described") {
     CHECK(contains(
         error_of([&] { scaled_dot_product_attention(q, kv, kv, {.kv_type = WeightType::int8, .value_dim = 20}); }),
         "for 20 numbers as int8"));
+    // nothing is written of a key whose value does not fit
+    Graph h;
+    const Value rows = h.input("rows", {1, 2, 1, 8}), wide = h.input("wide", {1, 2, 1, 40});
+    for (const WeightType type : {WeightType::f32, WeightType::int8}) {
+        KvCache cache = kv_cache(h, std::string(name_of(type)), 1, 4, 1, 8, h.symbol("start", 2), type);
+        CHECK(error_of([&] { append(cache, rows, wide); }) != "");
+        CHECK(h.nodes().empty());
+        CHECK(h.constraints().empty());
+    }
     const Value k = g.input("k", {1, 1, 4, 8});
     AttentionOptions ring{.ring = RingRows{0, 4, 4}};
     CHECK(error_of([&] { scaled_dot_product_attention(q, k, k, ring); }) == "");

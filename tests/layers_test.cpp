@@ -34,6 +34,18 @@ Weights load(const std::map<std::string, Tensor>& weights) {
     return device().load(tensors);
 }
 
+EncoderDecoderConfig small_encoder_decoder() {
+    EncoderDecoderConfig c;
+    c.source_vocabulary = c.target_vocabulary = 11;
+    c.d_model = 16;
+    c.nhead = 2;
+    c.num_encoder_layers = c.num_decoder_layers = 1;
+    c.dim_feedforward = 32;
+    c.max_source = 6;
+    c.max_target = 5;
+    return c;
+}
+
 }  // namespace
 
 TEST_CASE("grouped_query_attention: a prompt at once, in chunks, and token by token agree") {
@@ -184,6 +196,78 @@ TEST_CASE("layers: what is refused leaves no parameter") {
     refused("eps = nan", [&] { torch::layer_norm_layer(x, "n", nan); });
 }
 
+TEST_CASE("layers: attention that is refused leaves no parameter, and writes no cache") {
+    Graph g, other;
+    const Value x = g.input("x", {1, 3, 8}), one = g.input("one", {1, 8}), rows = g.input("rows", {1, 2, 6, 4});
+    const Value keys = g.input("keys", {3, 9}, DType::i32), bias = g.input("bias", {3, 2});
+    const Value padding = g.input("padding", {1, 5}, DType::i32), foreign = other.input("foreign", {3, 3});
+    const Value wrong_sinks = g.input("sinks", {3});
+    const KvCache cache = kv_cache(g, "cache", 1, 16, 2, 4, g.symbol("start", 13));
+    const KvCache packed = kv_cache(g, "packed", 1, 16, 2, 4, g.symbol("start", 13), WeightType::int8);
+    const std::size_t storages = g.storages().size(), nodes = g.nodes().size(), scopes = g.scoped("").size();
+    const auto refused = [&](const std::string& words, const auto& describe) {
+        const std::string said = error_of(describe);
+        CHECK_MESSAGE(contains(said, "scaled_dot_product_attention: " + words), said);
+        CHECK(g.storages().size() == storages);
+        CHECK(g.nodes().size() == nodes);
+        CHECK(g.scoped("").size() == scopes);
+    };
+    for (const KvCache& kept : {cache, packed}) {
+        const GroupedQueryAttentionOptions good{.heads = 2, .kv_heads = 2, .cache = kept};
+        GroupedQueryAttentionOptions cap = good, factor = good, mask = good, added = good, sinks = good, far = good;
+        cap.softcap = -1.0f;
+        factor.scale = std::numeric_limits<float>::infinity();
+        mask.mask.keys = keys;
+        added.mask.bias = bias;
+        sinks.sinks = wrong_sinks;
+        far.mask.bias = foreign;
+        refused("softcap", [&] { grouped_query_attention(x, cap); });
+        refused("scale = inf", [&] { grouped_query_attention(x, factor); });
+        refused("mask keys (3, 9)", [&] { grouped_query_attention(x, mask); });
+        refused("bias bias (3, 2)", [&] { grouped_query_attention(x, added); });
+        refused("sinks sinks (3)", [&] { grouped_query_attention(x, sinks); });
+        refused("bias foreign (3, 3)", [&] { grouped_query_attention(x, far); });
+    }
+    const auto torch_refused = [&](const std::string& words, torch::MultiheadAttentionOptions o) {
+        o.num_heads = 2;
+        refused(words, [&] { torch::multihead_attention(x, x, x, o); });
+        o.cache = cache;
+        refused(words, [&] { torch::multihead_attention(x, x, x, o); });
+        o.add_bias_kv = o.add_zero_attn = true;
+        refused(words, [&] { torch::multihead_attention(x, x, x, o); });
+    };
+    torch_refused("dropout = 1.5", {.dropout = 1.5f});
+    torch_refused("mask keys (3, 9)", {.attn_mask = keys});
+    torch_refused("bias bias (3, 2)", {.attn_mask = bias, .key_padding_mask = padding});
+    torch_refused("mask ", {.key_padding_mask = padding});
+    refused("mask keys", [&] { multi_head_attention(x, x, x, {.heads = 2, .mask = {.keys = keys}}); });
+    refused("mask keys", [&] { multi_head_attention_by_heads(x, x, x, {.heads = 2, .mask = {.keys = keys}}); });
+    refused("bias bias", [&] {
+        incremental_attention(one, one, rows, rows, {.heads = 2, .kv_heads = 2, .head_dim = 4, .mask = {.bias = bias}});
+    });
+}
+
+TEST_CASE("attention_scores: a batch of 1 is for each of the other's, in every kind") {
+    const Tensor one = random_tensor({1, 3, 4}, 1), many = random_tensor({2, 5, 4}, 2);
+    for (const ScoreKind kind : {ScoreKind::dot, ScoreKind::general, ScoreKind::additive}) {
+        Graph g;
+        const Value a = g.input("one", {1, 3, 4}), b = g.input("many", {2, 5, 4});
+        const ScoreOptions o{.kind = kind, .hidden = 6};
+        const Value repeated = contiguous(broadcast_to(a, {2, 3, 4}));
+        g.output("query", attention_scores(a, b, o));
+        g.output("queries", attention_scores(repeated, b, o));
+        g.output("key", attention_scores(b, a, o));
+        g.output("keys", attention_scores(b, repeated, o));
+        Program p = device().compile(g, random_weights({&g}));
+        upload(p, "one", one);
+        upload(p, "many", many);
+        p.run();
+        REQUIRE(p.download("query").size() == 2 * 3 * 5);
+        CHECK(p.download("query") == p.download("queries"));
+        CHECK(p.download("key") == p.download("keys"));
+    }
+}
+
 TEST_CASE("layers: a hook gives a value of the same graph and shape") {
     Graph g, other;
     const Value x = g.input("x", {2, 4}), foreign = other.input("foreign", {2, 3});
@@ -312,15 +396,50 @@ TEST_CASE("torch: a mask row without a key gives out_proj's bias, not NaN") {
     });
 }
 
+TEST_CASE("EncoderDecoder: a configuration of which nothing can be made is refused by both descriptions") {
+    const auto refused = [](const auto& change, const char* words) {
+        EncoderDecoderConfig c = small_encoder_decoder();
+        change(c);
+        for (const auto describe : {EncoderDecoder::describe_encoder, EncoderDecoder::describe_decoder}) {
+            Graph g;
+            CHECK(contains(error_of([&] { describe(g, c, 1); }), words));
+            CHECK(g.storages().empty());
+        }
+    };
+    refused([](EncoderDecoderConfig& c) { c.nhead = 0; }, "d_model 16 does not divide into 0 heads");
+    refused([](EncoderDecoderConfig& c) { c.nhead = 3; }, "d_model 16 does not divide into 3 heads");
+    refused([](EncoderDecoderConfig& c) { c.num_decoder_layers = -1; }, "a layer count is too small");
+    refused([](EncoderDecoderConfig& c) { c.max_target = 1; }, "max_target");
+}
+
+TEST_CASE("EncoderDecoder: logits that are not finite are refused, and the sequence is named") {
+    const EncoderDecoderConfig c = small_encoder_decoder();
+    Graph graphs[2];
+    EncoderDecoder::describe_encoder(graphs[0], c, 1);
+    EncoderDecoder::describe_decoder(graphs[1], c, 1);
+    std::map<std::string, Tensor> weights;
+    for (const Graph& g : graphs) {
+        for (const StorageInfo& s : g.storages()) {
+            if (s.kind == StorageKind::weight) {
+                Sizes sizes;
+                for (const Dim& d : s.shape) {
+                    sizes.push_back(d.constant());
+                }
+                weights.emplace(s.name, random_tensor(sizes, static_cast<std::uint32_t>(weights.size() + 1), 0.5));
+            }
+        }
+    }
+    weights.at("src_embed.weight").at({7, 0}) = std::numeric_limits<double>::quiet_NaN();
+    EncoderDecoder model(device(), load(weights), c, 2);
+    const std::vector<std::vector<std::int32_t>> good{{3, 4, 5, 2}, {6, 2}}, bad{{3, 4, 5, 2}, {7, 2}};
+    CHECK(model.generate(good, 1, 2, 0).size() == 2);
+    CHECK(error_of([&] { model.generate(bad, 1, 2, 0); }) ==
+          "EncoderDecoder::generate: the logits of sequence 1 are not finite");
+    CHECK(model.generate(good, 1, 2, 0).size() == 2);
+}
+
 TEST_CASE("EncoderDecoder: missing, misshapen and extra parameters are named") {
-    EncoderDecoderConfig c;
-    c.source_vocabulary = c.target_vocabulary = 11;
-    c.d_model = 16;
-    c.nhead = 2;
-    c.num_encoder_layers = c.num_decoder_layers = 1;
-    c.dim_feedforward = 32;
-    c.max_source = 6;
-    c.max_target = 5;
+    EncoderDecoderConfig c = small_encoder_decoder();
     Graph encoder, decoder;
     EncoderDecoder::describe_encoder(encoder, c, 1);
     EncoderDecoder::describe_decoder(decoder, c, 1);

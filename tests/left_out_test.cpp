@@ -389,6 +389,14 @@ TEST_SUITE("left out") {
         DeviceOptions own = options;
         own.leave_out = "0";
         CHECK(Device::create(own).left_out().empty());
+        const auto unused = [&](const char* by) {
+            return "kernels that are left out: " + utf8_name(file) + " is not used, for " + by + " is 0\n";
+        };
+        CHECK(contains(compile_product(Device::create(own)).explain(), unused("DeviceOptions::leave_out")));
+        {
+            const Environment variable("VKFORMER_LEAVE_OUT", "0");
+            CHECK(contains(compile_product(Device::create(options)).explain(), unused("VKFORMER_LEAVE_OUT")));
+        }
         own.leave_out = "a,b";
         CHECK(Device::create(own).left_out() == std::vector<LeftOut>{{"a", "DeviceOptions::leave_out says so"},
                                                                      {"b", "DeviceOptions::leave_out says so"}});
@@ -413,6 +421,9 @@ TEST_SUITE("left out") {
         CHECK(save_left_out(after, {}) == file);
         CHECK_FALSE(std::filesystem::exists(file));
         CHECK(Device::create(options).left_out().empty());
+        own = options;
+        own.leave_out = "0";
+        CHECK(Device::create(own).capabilities().left_out_damage == "");
         CHECK(save_left_out(after, {}) == file);
     }
 

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <string_view>
 
@@ -61,7 +62,7 @@ TEST_SUITE("faults") {
                         asked = limit;
                         return VK_TIMEOUT;
                     };
-                    CHECK(contains(message_of([&] { SmallModel::load(device); }), "did not finish within 1.5"));
+                    CHECK(contains(error_of([&] { SmallModel::load(device); }), "did not finish within 1.5"));
                 } else {
                     Program program = small_program(device);
                     CHECK(SmallModel::check(program, 8) == "");
@@ -73,11 +74,11 @@ TEST_SUITE("faults") {
                     };
                     CHECK(!ticket.done());  // which gives nothing up
                     if (where == "run") {
-                        const std::string said = message_of([&] { program.download("y"); });
+                        const std::string said = error_of([&] { program.download("y"); });
                         CHECK(contains(said, "did not finish within 1.5"));
                         CHECK(contains(said, "DeviceOptions::wait_seconds"));
-                        CHECK(contains(message_of([&] { program.run(); }), "was lost; make a new Device"));
-                        CHECK(contains(message_of([&] { ticket.wait(std::chrono::seconds(1)); }), ""));
+                        CHECK(contains(error_of([&] { program.run(); }), "was lost; make a new Device"));
+                        CHECK(contains(error_of([&] { ticket.wait(std::chrono::seconds(1)); }), ""));
                     }
                 }
             }
@@ -97,12 +98,12 @@ TEST_SUITE("faults") {
             Program program = small_program(device);
             vulkan.vkQueueWaitIdle.fail(VK_ERROR_OUT_OF_HOST_MEMORY);  // and the next one succeeds
             vulkan.vkWaitForFences.fail(VK_ERROR_OUT_OF_HOST_MEMORY);
-            CHECK(contains(message_of([&] { SmallModel::check(program, 8); }), "VK_ERROR_OUT_OF_HOST_MEMORY"));
+            CHECK(contains(error_of([&] { SmallModel::check(program, 8); }), "VK_ERROR_OUT_OF_HOST_MEMORY"));
             CHECK(SmallModel::check(program, 8) == "");
             vulkan.vkQueueWaitIdle.fail(VK_ERROR_DEVICE_LOST);
             vulkan.vkWaitForFences.fail(VK_ERROR_OUT_OF_HOST_MEMORY);
-            CHECK(contains(message_of([&] { program.run(); }), "VK_ERROR_OUT_OF_HOST_MEMORY"));
-            CHECK(contains(message_of([&] { program.run(); }), "was lost; make a new Device"));
+            CHECK(contains(error_of([&] { program.run(); }), "VK_ERROR_OUT_OF_HOST_MEMORY"));
+            CHECK(contains(error_of([&] { program.run(); }), "was lost; make a new Device"));
         }
         CHECK(vulkan.live_objects() == 0);
         const allocations::Lost on_purpose;
@@ -111,8 +112,8 @@ TEST_SUITE("faults") {
             Program program = small_program(device);
             vulkan.vkQueueWaitIdle.fail(VK_ERROR_OUT_OF_HOST_MEMORY, 1, 1000);
             vulkan.vkWaitForFences.fail(VK_ERROR_OUT_OF_HOST_MEMORY);
-            CHECK(contains(message_of([&] { SmallModel::check(program, 8); }), "VK_ERROR_OUT_OF_HOST_MEMORY"));
-            CHECK(contains(message_of([&] { program.run(); }), "was lost; make a new Device"));
+            CHECK(contains(error_of([&] { SmallModel::check(program, 8); }), "VK_ERROR_OUT_OF_HOST_MEMORY"));
+            CHECK(contains(error_of([&] { program.run(); }), "was lost; make a new Device"));
         }
         CHECK(vulkan.live_objects() != 0);  // what may still be in use is left
     }
@@ -134,7 +135,7 @@ TEST_SUITE("faults") {
                 for (std::size_t nth = 1; nth <= submissions; ++nth) {
                     CAPTURE(nth);
                     drop_submission(vulkan, nth);
-                    const std::string said = message_of([&] { program.run(); });
+                    const std::string said = error_of([&] { program.run(); });
                     vulkan.vkQueueSubmit.instead = nullptr;
                     if (asked == "nobody") {
                         CHECK(said == "");
@@ -142,13 +143,13 @@ TEST_SUITE("faults") {
                     }
                     CHECK(contains(said, "submission " + std::to_string(nth) + " of " + std::to_string(submissions)));
                     CHECK(contains(said, kDidNotRun));
-                    CHECK(contains(message_of([&] { program.download("y"); }), "no run has finished"));
+                    CHECK(contains(error_of([&] { program.download("y"); }), "no run has finished"));
                     CHECK(SmallModel::check(program, 8) == "");
                 }
                 if (asked == "canary" || asked == "device") {  // copies are asked too
                     Insides::core(device).capabilities.unified_memory = false;
                     drop_submission(vulkan, 1);
-                    CHECK(contains(message_of([&] { SmallModel::load(device); }), kDidNotRun));
+                    CHECK(contains(error_of([&] { SmallModel::load(device); }), kDidNotRun));
                     vulkan.vkQueueSubmit.instead = nullptr;
                     SmallModel::load(device);
                 }
@@ -157,12 +158,98 @@ TEST_SUITE("faults") {
         }
     }
 
+    TEST_CASE("faults: an input is copied again where the submission that should have copied it did not run") {
+        const Environment no_validation("VKFORMER_VALIDATION", "0");
+        fake::Vulkan vulkan;
+        {
+            const Device device = Device::create({.canary = true, .get_instance_proc_addr = vulkan.entry()});
+            Insides::core(device).capabilities.unified_memory = false;
+            Graph g;
+            g.output("y", scale(g.input("x", {4}), 2));
+            Program program = device.compile(g);
+            program.upload("x", std::vector<float>(4, 1.0f));
+            program.run();
+            program.upload("x", std::vector<float>(4, 5.0f));
+            drop_submission(vulkan, 1);
+            CHECK(contains(error_of([&] { program.run(); }), kDidNotRun));
+            vulkan.vkQueueSubmit.instead = nullptr;
+            program.run();
+            CHECK(program.download("y") == std::vector<float>(4, 10.0f));
+            program.upload("x", std::vector<float>(4, 6.0f));
+            drop_submission(vulkan, 1);
+            CHECK(contains(error_of([&] { program.submit().wait(); }), kDidNotRun));
+            vulkan.vkQueueSubmit.instead = nullptr;
+            program.run();
+            CHECK(program.download("y") == std::vector<float>(4, 12.0f));
+            const std::uint64_t copies = vulkan.vkCmdCopyBuffer.calls;
+            program.run();
+            CHECK(vulkan.vkCmdCopyBuffer.calls == copies + 1);  // that of the output
+        }
+        CHECK(vulkan.live_objects() == 0);
+    }
+
+    TEST_CASE("faults: a ticket tells that its run did not run, and the program can be used again") {
+        const Environment no_validation("VKFORMER_VALIDATION", "0");
+        fake::Vulkan vulkan;
+        {
+            const Device device = Device::create({.canary = true, .get_instance_proc_addr = vulkan.entry()});
+            Graph g;
+            g.output("y", scale(g.input("x", {4}), 2));
+            Program program = device.compile(g, {}, {.name = "dropped"});
+            const DeviceTensor y = device.make_tensor({4});
+            const auto floats = [&] {
+                std::vector<float> out(4);
+                y.read(std::as_writable_bytes(std::span(out)));
+                return out;
+            };
+            program.bind("y", y);
+            program.upload("x", std::vector<float>(4, 1.0f));
+            const Ticket before = program.submit();
+            before.wait();
+            drop_submission(vulkan, 1);
+            const Ticket ticket = program.submit();
+            vulkan.vkQueueSubmit.instead = nullptr;
+            const std::string said = error_of([&] { ticket.wait(); });
+            CHECK(said.starts_with("dropped: submission 1 of 1 "));
+            CHECK(contains(said, kDidNotRun));
+            CHECK(error_of([&] { ticket.wait(); }) == said);
+            CHECK(error_of([&] { ticket.done(); }) == said);
+            CHECK(error_of([&] { ticket.wait(std::chrono::seconds(1)); }) == said);
+            CHECK(before.done());
+            // it was told, and is not told once more by what comes next
+            program.upload("x", std::vector<float>(4, 3.0f));
+            program.run();
+            CHECK(floats() == std::vector<float>(4, 6.0f));
+            CHECK(error_of([&] { ticket.done(); }) == said);
+            // where a run cannot be submitted, the ticket of the one before stays good
+            const Ticket good = program.submit();
+            good.wait();
+            vulkan.vkQueueSubmit.fail(VK_ERROR_OUT_OF_HOST_MEMORY);
+            CHECK(contains(error_of([&] { program.run(); }), "VK_ERROR_OUT_OF_HOST_MEMORY"));
+            CHECK(good.done());
+            // who does not wait is told too, and outputs are not those of the run before
+            program.bind("y", {});
+            program.run();
+            drop_submission(vulkan, 1);
+            const Ticket other = program.submit();
+            vulkan.vkQueueSubmit.instead = nullptr;
+            CHECK(contains(error_of([&] {
+                               while (!other.done()) {
+                               }
+                           }),
+                           kDidNotRun));
+            CHECK(
+                contains(error_of([&] { program.download("y"); }), "no run has finished yet, or the last one failed"));
+        }
+        CHECK(vulkan.live_objects() == 0);
+    }
+
     TEST_CASE("faults: a list that Vulkan cannot give is an error, one that grew is asked for again") {
         const Environment no_validation("VKFORMER_VALIDATION", "0");
         fake::Vulkan vulkan;
         const auto failing = [&](auto& function, VkResult result, std::uint64_t nth, std::uint64_t times) {
             function.fail(result, nth, times);
-            return message_of([&] { Device::create({.get_instance_proc_addr = vulkan.entry()}); });
+            return error_of([&] { Device::create({.get_instance_proc_addr = vulkan.entry()}); });
         };
         Capabilities whole;
         {
@@ -203,8 +290,8 @@ TEST_SUITE("faults") {
                     }
                     const SharedBuffer before = device.make_shared_buffer(256);
                     vulkan.vkAllocateMemory.fail(VK_ERROR_DEVICE_LOST);
-                    CHECK(contains(message_of([&] { device.make_shared_buffer(256); }), "VK_ERROR_DEVICE_LOST"));
-                    CHECK(contains(message_of([&] { before.export_fd(); }), "was lost; make a new Device"));
+                    CHECK(contains(error_of([&] { device.make_shared_buffer(256); }), "VK_ERROR_DEVICE_LOST"));
+                    CHECK(contains(error_of([&] { before.export_fd(); }), "was lost; make a new Device"));
                 } else {
                     Program program = small_program(device);
                     CHECK(SmallModel::check(program, 8) == "");
@@ -214,7 +301,7 @@ TEST_SUITE("faults") {
                     const Status status = program.record(VkCommandBuffer(1), {});
                     CHECK(!status);
                 }
-                CHECK(contains(message_of([&] { device.make_shared_buffer(256); }), "was lost; make a new Device"));
+                CHECK(contains(error_of([&] { device.make_shared_buffer(256); }), "was lost; make a new Device"));
             }
             CHECK(vulkan.live_objects() == 0);
         }
@@ -271,7 +358,7 @@ TEST_SUITE("faults") {
                 Insides::core(*d).lost = true;
             }
             // before what is wrong with the program, of which nothing was uploaded
-            CHECK(contains(message_of([&] { program.run(); }), "was lost; make a new Device"));
+            CHECK(contains(error_of([&] { program.run(); }), "was lost; make a new Device"));
             VkCommandBuffer commands = host.begin();
             const std::uint64_t dispatches = vulkan.vkCmdDispatch.calls + vulkan.vkCmdPipelineBarrier.calls;
             for (const Status& status :

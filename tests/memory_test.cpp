@@ -174,7 +174,7 @@ TEST_SUITE("memory") {
         Graph g;
         const Value x = g.input("x", {g.symbol("rows", 2000), 200});
         g.output("y", softmax(x));
-        const std::string said = message_of([&] { small.compile(g); });
+        const std::string said = error_of([&] { small.compile(g); });
         CAPTURE(said);
         CHECK(contains(said, "softmax"));
         CHECK(contains(said, "1600000 bytes"));
@@ -246,7 +246,7 @@ TEST_SUITE("memory") {
         };
         Device device = Device::create({.get_instance_proc_addr = vulkan.entry()});
         const std::vector<float> large(2 * kMiB);
-        const std::string said = message_of([&] { device.load(std::vector{host_tensor("large", {2 << 20}, large)}); });
+        const std::string said = error_of([&] { device.load(std::vector{host_tensor("large", {2 << 20}, large)}); });
         CAPTURE(said);
         CHECK(contains(said, "8 MiB for weights were asked"));
         CHECK(contains(said, "3 MiB"));
@@ -256,7 +256,7 @@ TEST_SUITE("memory") {
             const Value x = g.input("x", {g.symbol("rows", 1024), 1024});
             g.output("y", softmax(x));
             Program program = device.compile(g);
-            CHECK(contains(message_of([&] { program.upload("x", std::vector<float>(kMiB)); }), "inputs and outputs"));
+            CHECK(contains(error_of([&] { program.upload("x", std::vector<float>(kMiB)); }), "inputs and outputs"));
         }
         {
             Graph g;

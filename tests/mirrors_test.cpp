@@ -274,9 +274,9 @@ TEST_SUITE("mirrors") {
         Insides::core(device).capabilities.unified_memory = false;
         Graph g;
         describe_mirrored(g);
-        CHECK(contains(
-            message_of([&] { device.compile(make_plan(g, with_memory(true)), CompileOptions{.name = "sum"}); }),
-            "sum: was planned for a device whose memory the host sees, unlike this one's"));
+        CHECK(
+            contains(error_of([&] { device.compile(make_plan(g, with_memory(true)), CompileOptions{.name = "sum"}); }),
+                     "sum: was planned for a device whose memory the host sees, unlike this one's"));
     }
 }
 

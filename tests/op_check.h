@@ -15,6 +15,7 @@
 
 #include "runtime/device/device.h"
 #include "runtime/device/program.h"
+#include "tests/errors.h"
 #include "tests/tensor.h"
 
 namespace vkf::test {
@@ -73,17 +74,6 @@ Tensor run_in_chunks(Program& program, const Tensor& x, const std::vector<std::i
 
 /// True when every element has the same bits, as float.
 bool same_bits(const Tensor& a, const Tensor& b);
-
-/// The message of the vkf::Error that f() throws; empty when it throws none.
-template <class F>
-std::string error_of(F f) {
-    try {
-        f();
-    } catch (const Error& e) {
-        return e.what();
-    }
-    return {};
-}
 
 inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 

@@ -161,7 +161,7 @@ TEST_SUITE("attention sequences") {
     TEST_CASE("packed attention: cumulative lengths that do not grow are refused where the host gives them") {
         const Packed x({0, 4, 9}, {0, 4, 9});
         const auto message = [&](const std::vector<std::int64_t>& ends) {
-            return message_of([&] { run_packed(x, {}, integers(ends)); });
+            return error_of([&] { run_packed(x, {}, integers(ends)); });
         };
         CHECK(contains(message({0, 5, 4}), "number 2 is 4"));
         CHECK(contains(message({1, 5, 9}), "number 0 is 1"));
@@ -171,13 +171,15 @@ TEST_SUITE("attention sequences") {
             return g.constant("ends", {static_cast<std::int64_t>(numbers.size())}, numbers);
         };
         const Value q = g.input("q", {9, kHeads, kHeadDim});
-        CHECK(contains(message_of([&] {
+        CHECK(contains(error_of([&] {
                            packed_attention(q, q, q, constant({0, 5, 4}), constant({0, 5, 9}));
                        }),
                        "cumulative_queries"));
+        CHECK(contains(error_of([&] { packed_attention(q, q, q, {}, {}); }),
+                       "packed_attention: there are no cumulative_queries, over q (9, "));
         AttentionOptions masked;
         masked.mask.keys = g.input("mask", {9, 9}, DType::i32);
-        CHECK(contains(message_of([&] {
+        CHECK(contains(error_of([&] {
                            packed_attention(q, q, q, constant({0, 5, 9}), constant({0, 5, 9}), masked);
                        }),
                        "no mask"));
@@ -191,7 +193,7 @@ TEST_SUITE("attention sequences") {
         };
         const Value q = g.input("q", {2, kHeads, 3, kHeadDim}), packed = g.input("packed", {1, kHeads, 9, kHeadDim});
         const auto refusal = [&](const Value& x, const AttentionOptions& o) {
-            return message_of([&] { scaled_dot_product_attention(x, x, x, o); });
+            return error_of([&] { scaled_dot_product_attention(x, x, x, o); });
         };
         const Value ends = constant({3}, {0, 4, 9});
         CHECK(contains(refusal(packed, {.cumulative_queries = constant({3}, {0, 5, 4}), .cumulative_keys = ends}),
@@ -202,11 +204,15 @@ TEST_SUITE("attention sequences") {
         CHECK(refusal(q, {.key_lengths = constant({2}, {3, 0})}) == "");
         CHECK(contains(refusal(q, {.key_lengths = constant({2}, {3, 4}), .pages = constant({2, 2}, {0, 1, 1, 2})}),
                        "entry 3 is 2, not in -1..1"));
+        // what is refused has nothing of its inputs looked at
+        const Value given = g.input("given", {3}, DType::i32);
+        CHECK(refusal(packed, {.cumulative_queries = given, .cumulative_keys = constant({3}, {0, 4, 10})}) != "");
+        CHECK(g.content_checks().empty());
         OpCheck check;
         const Value x = check.input("x", random_tensor({2, kHeads, 3, kHeadDim}));
         const AttentionOptions o{.key_lengths = check.indices("lengths", integers({-1, 3}))};
         const Value y = contiguous(scaled_dot_product_attention(x, x, x, o).y);
-        CHECK(contains(message_of([&] { check.run(y); }), "length 0 is -1, not in 0..3"));
+        CHECK(contains(error_of([&] { check.run(y); }), "length 0 is -1, not in 0..3"));
     }
 
     TEST_CASE("attention: lengths that were uploaded are checked again where keys become fewer") {
@@ -228,9 +234,33 @@ TEST_SUITE("attention sequences") {
         program.run();
         program.set("keys", 4);
         program.upload("k", std::vector<float>(16, 1.0f));
-        CHECK(message_of([&] { program.run(); }) ==
-              "shrinking: input lengths, key_lengths: length 0 is 12, not in 0..4");
+        CHECK(error_of([&] { program.run(); }) == "shrinking: input lengths, key_lengths: length 0 is 12, not in 0..4");
         program.upload("lengths", std::vector<std::int32_t>{4});
+        program.run();
+    }
+
+    TEST_CASE("packed attention: ends whose upload was refused leave those of before to be checked again") {
+        Graph g;
+        const Dim queries = g.symbol("queries", 8), keys = g.symbol("keys", 8);
+        const Value q = g.input("q", {1, 1, queries, 4}), k = g.input("k", {1, 1, keys, 4});
+        const Value ends = g.input("ends", {2}, DType::i32);
+        g.output("y", scaled_dot_product_attention(q, k, k, {.cumulative_queries = ends, .cumulative_keys = ends}).y);
+        Program program = device().compile(g);
+        const auto upload_ones = [&](const char* name, std::int64_t tokens) {
+            program.upload(name, std::vector<float>(static_cast<std::size_t>(tokens) * 4, 1.0f));
+        };
+        upload_ones("q", 8);
+        upload_ones("k", 8);
+        program.upload("ends", std::vector<std::int32_t>{0, 8});
+        program.run();
+        program.set("queries", 6);
+        program.set("keys", 2);
+        upload_ones("q", 6);
+        // they fit the queries, and not the keys
+        CHECK(contains(error_of([&] { program.upload("ends", std::vector<std::int32_t>{0, 4}); }), "number 1 is 4"));
+        program.set("keys", 8);
+        CHECK(contains(error_of([&] { program.run(); }), "number 1 is 8"));
+        program.upload("ends", std::vector<std::int32_t>{0, 6});
         program.run();
     }
 
@@ -277,10 +307,10 @@ TEST_SUITE("attention sequences") {
     TEST_CASE("packed attention: a mask for sequences has one of them for each text of the batch") {
         Graph g;
         const Value q = g.input("q", {4, 2, 3, 8}), k = g.input("k", {4, 2, 5, 8});
-        CHECK(contains(message_of([&] { sequence_mask(q, k, {}, g.input("two", {2}, DType::i32)); }),
+        CHECK(contains(error_of([&] { sequence_mask(q, k, {}, g.input("two", {2}, DType::i32)); }),
                        "must hold a length for each sequence"));
         const Value ends = g.input("ends", {5}, DType::i32);
-        CHECK(contains(message_of([&] { sequence_mask(q, k, ends, ends); }), "must be a batch of 1"));
+        CHECK(contains(error_of([&] { sequence_mask(q, k, ends, ends); }), "must be a batch of 1"));
     }
 
     TEST_CASE("packed attention: cumulative lengths that the device computed are bounded there") {

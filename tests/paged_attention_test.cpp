@@ -173,9 +173,16 @@ TEST_SUITE("attention sequences") {
         const Tensor q = random_tensor({2, kHeads, 2, kHeadDim}, 4);
         Tensor table = x.table;
         table.at({1, 1}) = 8;
-        CHECK(contains(message_of([&] { run_paged(x, q, {}, table); }), "entry 4 is 8, not in -1..7"));
+        CHECK(contains(error_of([&] { run_paged(x, q, {}, table); }), "entry 4 is 8, not in -1..7"));
         x.lengths[1] = 19;
-        CHECK(contains(message_of([&] { run_paged(x, q, {}, x.table); }), "length 1 is 19, not in 0..18"));
+        CHECK(contains(error_of([&] { run_paged(x, q, {}, x.table); }), "length 1 is 19, not in 0..18"));
+        Graph g;
+        const Value pool = g.state("pool", {2, kPage, 1, kHeadDim});
+        const Value lengths = g.input("lengths", {2}, DType::i32), query = g.input("q", {2, 1, 1, kHeadDim});
+        CHECK(contains(error_of([&] {
+                           paged_attention(query, {pool, pool, {}, lengths});
+                       }),
+                       "paged_attention: the cache has no table, over q (2, 1, 1, "));
     }
 
     TEST_CASE("paged attention: a page that does not exist gives NaN, and reads nothing") {

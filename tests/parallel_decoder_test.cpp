@@ -430,6 +430,23 @@ TEST_CASE("parallel decoder: what cannot be shared out is refused with the numbe
     all_say(2, {.candidates = 30, .speeds = {1, 9}}, {}, "candidates = 30 is more than the 9 words that a rank of 2");
     all_say(4, {}, {.matrices = WeightType::int4}, "would end inside a group that shares a scale");
 
+    const auto alone = [&](const std::vector<double>& speeds, Split split, bool has_communicator) {
+        return joined(on_ranks(1, [&](const std::shared_ptr<Communicator>& communicator) {
+            DecoderOptions options{.split = split, .speeds = speeds};
+            options.communicator = has_communicator ? communicator : nullptr;
+            DecoderPlan(device(), checkpoint, model, options);
+        }));
+    };
+    for (const Split split : {Split::tensor, Split::layers}) {
+        for (const bool has_communicator : {false, true}) {
+            CHECK(alone({2.5}, split, has_communicator) == "");
+            CHECK(alone({std::nan("")}, split, has_communicator) ==
+                  "parallel: speed " + std::to_string(std::nan("")) + " of a rank is not above 0");
+            CHECK(alone({-1}, split, has_communicator) == "parallel: speed -1.000000 of a rank is not above 0");
+            CHECK(alone({-1, 2}, split, has_communicator) == "parallel: 2 speeds of 1 ranks");
+        }
+    }
+
     const TemporaryFolder folder;  // 2 heads of 9, where f16 keeps columns in pairs
     std::ofstream(folder.path() / "config.json") << "{}";
     const std::vector<float> numbers(5 * 18);
@@ -438,7 +455,7 @@ TEST_CASE("parallel decoder: what cannot be shared out is refused with the numbe
     g.set_rank({0, 2});
     linear(g.input("x", {1, 9}), g.weight("w", {5, 9}, Shard{1, 18, {{0, 9}}}));
     const LoadOptions halves{.matrices = WeightType::f16};
-    CHECK(message_of([&] {
+    CHECK(error_of([&] {
               find_parameters(g, Checkpoint(folder.path()), {}, halves);
           }).ends_with("a part of its 18 columns would end inside a word of two numbers"));
 }

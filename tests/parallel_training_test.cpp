@@ -266,7 +266,7 @@ TEST_SUITE("parallel training") {
             for (const bool accumulates : {false, true}) {
                 Graph graph;
                 const Value x = graph.input("x", {4}), y = all_reduce(graph.weight("w", {4}) * x);
-                CHECK(message_of([&] {
+                CHECK(error_of([&] {
                           Trainer(device(), graph, sum(y * y), trainable(graph),
                                   {.accumulates = accumulates, .communicator = c});
                       }) ==
@@ -286,7 +286,7 @@ TEST_SUITE("parallel training") {
             const Value part = runs.input("x", {4}), v = runs.weight("v", {4});
             const std::vector<Value> trained = trainable(runs);
             const auto said = [&](const Value& loss) {
-                return message_of(
+                return error_of(
                     [&] { Trainer(device(), runs, loss, trained, {.accumulates = true, .communicator = c}); });
             };
             const std::string unlike = ", and ranks that accumulate may have unlike numbers of micro-batches";

@@ -22,10 +22,10 @@
 #endif
 
 #include "ops/ops.h"
+#include "runtime/device/cache_frame.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_core.h"
 #include "runtime/device/insides.h"
-#include "runtime/device/pipeline.h"
 #include "runtime/device/tuning.h"
 #include "tests/child.h"
 #include "tests/device.h"
@@ -115,7 +115,18 @@ private:
     }
 };
 
-/// Such caches, kept in a folder of their own.
+/// A cache of a driver, kept in a folder of its own.
+struct KeptPipelines {
+    const Environment on{"VKFORMER_PIPELINE_CACHE", std::nullopt};
+    const TemporaryFolder folder;
+    fake::Vulkan vulkan;
+    FakeCache cache{vulkan, bytes_of("compiled pipelines")};
+    const DeviceOptions options{.cache_folder = folder.path(), .get_instance_proc_addr = vulkan.entry()};
+
+    KeptPipelines() { cache.install(); }
+};
+
+/// The same of caches of letters.
 struct KeptLetters {
     const Environment on{"VKFORMER_PIPELINE_CACHE", std::nullopt};
     const TemporaryFolder folder;
@@ -260,17 +271,14 @@ TEST_SUITE("pipelines") {
 
 #if defined(__unix__)
     TEST_CASE("pipeline cache: the child of a fork saves nothing, and waits for no lock") {
-        const Environment on("VKFORMER_PIPELINE_CACHE", std::nullopt);
-        const TemporaryFolder folder;
-        fake::Vulkan vulkan;
-        FakeCache cache{vulkan, bytes_of("compiled pipelines")};
-        cache.install();
-        const Device device = Device::create({.cache_folder = folder.path(), .get_instance_proc_addr = vulkan.entry()});
+        KeptPipelines kept;
+        const Device device = Device::create(kept.options);
         compile_something(device);
         const std::scoped_lock lock(Insides::core(device).instance->log.mutex);
         int children = 0;
-        const auto real = vulkan.vkGetPipelineCacheData.instead;
-        vulkan.vkGetPipelineCacheData.instead = [&](auto... a) {  // with the lock of the pipelines
+        const auto real = kept.vulkan.vkGetPipelineCacheData.instead;
+        // called with the lock of the pipelines
+        kept.vulkan.vkGetPipelineCacheData.instead = [&](auto... a) {
             if (++children == 1) {
                 CHECK(ends_in_child([&] {
                     if (device.save_pipeline_cache() || !device.messages().empty() || !device.left_out().empty()) {
@@ -282,55 +290,45 @@ TEST_SUITE("pipelines") {
         };
         CHECK(device.save_pipeline_cache());
         CHECK(children > 1);
-        vulkan.vkGetPipelineCacheData.instead = real;
+        kept.vulkan.vkGetPipelineCacheData.instead = real;
     }
 #endif
 
     TEST_CASE("pipeline cache: a damaged file, or data the driver does not want, is as good as none") {
-        const Environment on("VKFORMER_PIPELINE_CACHE", std::nullopt);
-        const TemporaryFolder folder;
-        fake::Vulkan vulkan;
-        FakeCache cache{vulkan, bytes_of("compiled pipelines")};
-        cache.install();
-        const DeviceOptions options{.cache_folder = folder.path(), .get_instance_proc_addr = vulkan.entry()};
-        { compile_something(Device::create(options)); }
+        KeptPipelines kept;
+        { compile_something(Device::create(kept.options)); }
         {
-            std::fstream file(only_file(folder), std::ios::in | std::ios::out | std::ios::binary);
+            std::fstream file(only_file(kept.folder), std::ios::in | std::ios::out | std::ios::binary);
             file.seekp(60);
             file.put('!');
         }
-        { compile_something(Device::create(options)); }
-        CHECK(cache.given.back().empty());
-        { const Device device = Device::create(options); }
-        CHECK(cache.given.back() == cache.data);  // written anew
+        { compile_something(Device::create(kept.options)); }
+        CHECK(kept.cache.given.back().empty());
+        { const Device device = Device::create(kept.options); }
+        CHECK(kept.cache.given.back() == kept.cache.data);  // written anew
 
-        vulkan.vkCreatePipelineCache.fail(VK_ERROR_OUT_OF_HOST_MEMORY);
-        { compile_something(Device::create(options)); }
-        CHECK(cache.given.back().empty());
-        vulkan.vkCreatePipelineCache.fail(VK_ERROR_OUT_OF_HOST_MEMORY, 1, 2);
+        kept.vulkan.vkCreatePipelineCache.fail(VK_ERROR_OUT_OF_HOST_MEMORY);
+        { compile_something(Device::create(kept.options)); }
+        CHECK(kept.cache.given.back().empty());
+        kept.vulkan.vkCreatePipelineCache.fail(VK_ERROR_OUT_OF_HOST_MEMORY, 1, 2);
         {
-            const Device device = Device::create(options);  // without any cache
+            const Device device = Device::create(kept.options);  // without any cache
             compile_something(device);
             CHECK_FALSE(device.save_pipeline_cache());
         }
-        CHECK(vulkan.live_objects() == 0);
+        CHECK(kept.vulkan.live_objects() == 0);
     }
 
 #ifndef _WIN32
     TEST_CASE("pipeline cache: a named pipe or gigabytes in its place, and in the tuning's, are not waited for") {
-        const Environment on("VKFORMER_PIPELINE_CACHE", std::nullopt);
+        KeptPipelines kept;
         const Environment no_tuning("VKFORMER_TUNING", std::nullopt);
-        const TemporaryFolder folder;
-        fake::Vulkan vulkan;
-        FakeCache cache{vulkan, bytes_of("compiled pipelines")};
-        cache.install();
-        const DeviceOptions options{.cache_folder = folder.path(), .get_instance_proc_addr = vulkan.entry()};
-        { compile_something(Device::create(options)); }
-        const std::filesystem::path file = only_file(folder);
-        const std::filesystem::path tuning = tuning_file(Device::create(options));
+        { compile_something(Device::create(kept.options)); }
+        const std::filesystem::path file = only_file(kept.folder);
+        const std::filesystem::path tuning = tuning_file(Device::create(kept.options));
         const auto starts = [&] {
-            const Device device = Device::create(options);
-            CHECK(cache.given.back().empty());
+            const Device device = Device::create(kept.options);
+            CHECK(kept.cache.given.back().empty());
             CHECK(device.capabilities().tuning.empty());
         };
         for (const std::filesystem::path& place : {file, tuning}) {
@@ -345,44 +343,39 @@ TEST_SUITE("pipelines") {
             std::filesystem::resize_file(place, std::uintmax_t{5} << 30);
         }
         starts();
-        CHECK(vulkan.live_objects() == 0);
+        CHECK(kept.vulkan.live_objects() == 0);
     }
 #endif
 
     TEST_CASE("pipeline cache: a file that cannot be written whole is not written") {
-        const Environment on("VKFORMER_PIPELINE_CACHE", std::nullopt);
-        const TemporaryFolder folder;
-        fake::Vulkan vulkan;
-        FakeCache cache{vulkan, bytes_of("compiled pipelines")};
-        cache.install();
+        KeptPipelines kept;
         std::string name;
         {
-            const Device device =
-                Device::create({.cache_folder = folder.path(), .get_instance_proc_addr = vulkan.entry()});
+            const Device device = Device::create(kept.options);
             name = cache_file_name(device.capabilities());
             compile_something(device);
             // renaming onto it fails
-            std::filesystem::create_directories(folder.path() / name / "in the way");
+            std::filesystem::create_directories(kept.folder.path() / name / "in the way");
             CHECK_FALSE(device.save_pipeline_cache());
-            CHECK(folder.files() == std::vector<std::string>{name, "in the way"});
+            CHECK(kept.folder.files() == std::vector<std::string>{name, "in the way"});
             CHECK_NOTHROW(
                 // nor read
-                Device::create({.cache_folder = folder.path(), .get_instance_proc_addr = vulkan.entry()}));
-            std::filesystem::remove_all(folder.path() / name);
-            vulkan.vkGetPipelineCacheData.fail(VK_ERROR_OUT_OF_HOST_MEMORY);
+                Device::create(kept.options));
+            std::filesystem::remove_all(kept.folder.path() / name);
+            kept.vulkan.vkGetPipelineCacheData.fail(VK_ERROR_OUT_OF_HOST_MEMORY);
             CHECK_FALSE(device.save_pipeline_cache());
-            CHECK(folder.files().empty());
-            vulkan.vkGetPipelineCacheData.fail(VK_INCOMPLETE, 2, 1000);
+            CHECK(kept.folder.files().empty());
+            kept.vulkan.vkGetPipelineCacheData.fail(VK_INCOMPLETE, 2, 1000);
             CHECK_FALSE(device.save_pipeline_cache());
-            CHECK(folder.files().empty());
-            vulkan.vkGetPipelineCacheData.fail(VK_INCOMPLETE, 2);  // it has grown meanwhile
+            CHECK(kept.folder.files().empty());
+            kept.vulkan.vkGetPipelineCacheData.fail(VK_INCOMPLETE, 2);  // it has grown meanwhile
             CHECK(device.save_pipeline_cache());
         }
-        CHECK(folder.files() == std::vector<std::string>{name});
+        CHECK(kept.folder.files() == std::vector<std::string>{name});
 
         // not a folder, and never can be
-        const std::filesystem::path file = folder.path() / name / "below a file";
-        const Device device = Device::create({.cache_folder = file, .get_instance_proc_addr = vulkan.entry()});
+        const std::filesystem::path file = kept.folder.path() / name / "below a file";
+        const Device device = Device::create({.cache_folder = file, .get_instance_proc_addr = kept.vulkan.entry()});
         compile_something(device);
         CHECK_FALSE(device.save_pipeline_cache());
     }
@@ -468,7 +461,7 @@ TEST_SUITE("pipelines") {
             SmallModel::describe(g, 4);
             const Weights weights = SmallModel::load(device);
             vulkan.vkCreateComputePipelines.fail(VK_ERROR_OUT_OF_HOST_MEMORY);
-            const std::string said = message_of([&] { device.compile(g, weights); });
+            const std::string said = error_of([&] { device.compile(g, weights); });
             CAPTURE(said);
             CHECK(contains(said, "shader "));
             CHECK(contains(said, "vkCreateComputePipelines gave VK_ERROR_OUT_OF_HOST_MEMORY"));
@@ -512,7 +505,7 @@ TEST_SUITE("pipelines") {
             REQUIRE(pthread_setattr_default_np(&greedy) == 0);
             CHECK_THROWS_AS(std::thread([] {}).join(), std::system_error);
             std::optional<Program> program;
-            const std::string said = message_of([&] { program = device.compile(g, weights); });
+            const std::string said = error_of([&] { program = device.compile(g, weights); });
             CHECK(pthread_setattr_default_np(&usual) == 0);
             CHECK(said == "");
             CHECK(pipelines_of(device) > 2);  // fewer are not worth a thread

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ops/ops.h"
+#include "runtime/base/map_file.h"
 #include "runtime/compile/plan.h"
 #include "tests/device.h"
 #include "tests/fake_vulkan.h"
@@ -158,7 +159,7 @@ TEST_SUITE("profile") {
             CHECK(event.at("ts").get<double>() == doctest::Approx(time.start_ms * 1000).epsilon(0.01));
             CHECK(event.at("dur").get<double>() == doctest::Approx(time.ms * 1000).epsilon(0.01));
         }
-        CHECK(contains(message_of([&] { program.write_trace(folder.path() / "no such folder" / "trace.json"); }),
+        CHECK(contains(error_of([&] { program.write_trace(folder.path() / "no such folder" / "trace.json"); }),
                        "could not be written"));
     }
 
@@ -180,6 +181,34 @@ TEST_SUITE("profile") {
         std::setlocale(LC_NUMERIC, before.c_str());
         std::ifstream file(folder.path() / "trace.json");
         CHECK(nlohmann::json::parse(file).at("traceEvents").size() == program.times().size() + 1);
+    }
+
+    TEST_CASE("profile: a run that fails has no times, and leaves a trace that was written") {
+        const Environment no_validation("VKFORMER_VALIDATION", "0");
+        const TemporaryFolder folder;
+        const std::filesystem::path path = folder.path() / "trace.json";
+        fake::Vulkan vulkan;
+        const Device own = Device::create({.canary = true, .get_instance_proc_addr = vulkan.entry()});
+        Program program = compiled(own, true);
+        run(program, 5);
+        program.write_trace(path);
+        const std::string before = file_text(path);
+        CHECK(program.times().empty() == (own.capabilities().timestamp_period == 0));
+        program.set("tokens", 3);
+        upload(program, "x", random_tensor({3, 16}));
+        vulkan.vkQueueSubmit.instead = [&](VkQueue queue, std::uint32_t count, const VkSubmitInfo* infos,
+                                           VkFence fence) {
+            VkSubmitInfo info = infos[0];
+            info.commandBufferCount = 0;
+            return vulkan.vkQueueSubmit.real(queue, count, &info, fence);
+        };
+        program.submit();
+        vulkan.vkQueueSubmit.instead = nullptr;
+        CHECK(contains(error_of([&] { program.write_trace(path); }), "did not run"));
+        CHECK(file_text(path) == before);
+        CHECK(program.times().empty());
+        run(program, 5);
+        CHECK(program.times().empty() == (own.capabilities().timestamp_period == 0));
     }
 
     TEST_CASE("profile: without it, or without timestamps, a program runs all the same") {

@@ -242,7 +242,7 @@ TEST_SUITE("program") {
         // submits is none of the device's time
         const auto fail = [&](Device&, Program& program, Program& another) {
             vulkan.vkQueueSubmit.fail(VK_ERROR_OUT_OF_HOST_MEMORY);
-            CHECK(contains(message_of([&] { program.run(); }), "vkQueueSubmit"));
+            CHECK(contains(error_of([&] { program.run(); }), "vkQueueSubmit"));
             another.run();
         };
         const auto fail_behind_a_part = [&](Device& device, Program& program, Program& another) {
@@ -252,7 +252,7 @@ TEST_SUITE("program") {
             vulkan.vkQueueSubmit.instead = [&](VkQueue q, std::uint32_t n, const VkSubmitInfo* infos, VkFence fence) {
                 return ++submissions == 2 ? VK_ERROR_OUT_OF_HOST_MEMORY : vulkan.vkQueueSubmit.real(q, n, infos, fence);
             };
-            CHECK(contains(message_of([&] { program.run(); }), "vkQueueSubmit"));
+            CHECK(contains(error_of([&] { program.run(); }), "vkQueueSubmit"));
             vulkan.vkQueueSubmit.instead = nullptr;
             CHECK(submissions == 2);
             core.submit_budget = kFirstSubmitBudget;
@@ -305,10 +305,10 @@ TEST_SUITE("program") {
         const std::vector<float> w = count_up(24 * 24);
         const std::vector<float> b = count_up(24);
         const auto compile = [&](const std::vector<HostTensor>& tensors) {
-            return message_of([&] { device().compile(g, device().load(tensors)); });
+            return error_of([&] { device().compile(g, device().load(tensors)); });
         };
         CHECK(compile({host_tensor("w", {24, 24}, w)}) == "weight b: is missing; the graph wants it as (24)");
-        CHECK(message_of([&] { device().compile(g); }).find("is missing") != std::string::npos);
+        CHECK(error_of([&] { device().compile(g); }).find("is missing") != std::string::npos);
         CHECK(compile({host_tensor("w", {576}, w), host_tensor("b", {24}, b)}) ==
               "weight w: is (576) F32, the graph wants (24, 24) F32");
         HostTensor integers = host_tensor("b", {24}, b);
@@ -316,17 +316,17 @@ TEST_SUITE("program") {
         CHECK(compile({host_tensor("w", {24, 24}, w), integers}) == "weight b: is (24) I32, the graph wants (24) F32");
         CHECK(
             compile({host_tensor("w", {24, 24}, w), host_tensor("b", {24}, b), host_tensor("more", {24}, b)}).empty());
-        CHECK(contains(message_of([&] {
+        CHECK(contains(error_of([&] {
                            device().load(std::vector{host_tensor("w", {24, 25}, w)});
                        }),
                        "2304 bytes, its shape says 2400"));
-        CHECK(contains(message_of([&] { device().load(std::vector{host_tensor("w", {-1, 25}, w)}); }), "weight w"));
-        CHECK(message_of([&] {
+        CHECK(contains(error_of([&] { device().load(std::vector{host_tensor("w", {-1, 25}, w)}); }), "weight w"));
+        CHECK(error_of([&] {
                   device().load(std::vector{host_tensor("b", {24}, b), host_tensor("b", {24}, b)});
               }) == "weight b: is given twice");
 
         Device other = Device::create();
-        CHECK(contains(message_of([&] { device().compile(g, SmallModel::load(other)); }), "of another device"));
+        CHECK(contains(error_of([&] { device().compile(g, SmallModel::load(other)); }), "of another device"));
         CHECK(last_words(std::move(other)) == "");
     }
 
@@ -334,31 +334,31 @@ TEST_SUITE("program") {
         Graph g;
         SmallModel::describe(g, 16);
         Program program = device().compile(g, SmallModel::load(device()), {.name = "small"});
-        CHECK(message_of([&] { program.download("y"); }) ==
+        CHECK(error_of([&] { program.download("y"); }) ==
               "small: output y: no run has finished yet, or the last one failed");
-        CHECK(message_of([&] { program.run(); }) == "small: input x: was never uploaded");
-        CHECK(contains(message_of([&] { program.upload("z", count_up(3)); }), "no input \"z\"; it has: x"));
-        CHECK(contains(message_of([&] { program.upload("y", count_up(3)); }), "no input \"y\""));
-        CHECK(message_of([&] { program.upload("x", count_up(5)); }) ==
+        CHECK(error_of([&] { program.run(); }) == "small: input x: was never uploaded");
+        CHECK(contains(error_of([&] { program.upload("z", count_up(3)); }), "no input \"z\"; it has: x"));
+        CHECK(contains(error_of([&] { program.upload("y", count_up(3)); }), "no input \"y\""));
+        CHECK(error_of([&] { program.upload("x", count_up(5)); }) ==
               "small: input x: is (16, 24) F32, 5 elements of F32 were given");
-        CHECK(contains(message_of([&] { program.upload("x", std::vector<std::int32_t>(16 * 24)); }),
+        CHECK(contains(error_of([&] { program.upload("x", std::vector<std::int32_t>(16 * 24)); }),
                        "384 elements of I32"));
-        CHECK(contains(message_of([&] { program.set("token", 1); }), "no size \"token\"; it has: tokens"));
-        CHECK(message_of([&] { program.set("tokens", 17); }) == "small: size tokens = 17 is outside 0..16");
-        CHECK(contains(message_of([&] { program.set("tokens", -1); }), "outside 0..16"));
+        CHECK(contains(error_of([&] { program.set("token", 1); }), "no size \"token\"; it has: tokens"));
+        CHECK(error_of([&] { program.set("tokens", 17); }) == "small: size tokens = 17 is outside 0..16");
+        CHECK(contains(error_of([&] { program.set("tokens", -1); }), "outside 0..16"));
         program.upload("x", count_up(16 * 24));
         program.set("tokens", 3);
-        CHECK(message_of([&] { program.run(); }) ==
+        CHECK(error_of([&] { program.run(); }) ==
               "small: input x: 384 elements were uploaded, at the sizes set now it has 72");
         CHECK(SmallModel::check(program, 3) == "");
-        CHECK(contains(message_of([&] { program.download("x"); }), "no output \"x\"; it has: y"));
-        CHECK(contains(message_of([&] { program.download_i32("y"); }), "holds F32, not I32"));
+        CHECK(contains(error_of([&] { program.download("x"); }), "no output \"x\"; it has: y"));
+        CHECK(contains(error_of([&] { program.download_i32("y"); }), "holds F32, not I32"));
         const std::vector<float> y = program.download("y");
         std::vector<float> again(y.size());
         program.download("y", std::span(again));
         CHECK(again == y);
-        CHECK(contains(message_of([&] { program.download("y", std::span(again).first(1)); }), "there is room for 1"));
-        CHECK(contains(message_of([&] { program.shape("w"); }), "no input or output \"w\""));
+        CHECK(contains(error_of([&] { program.download("y", std::span(again).first(1)); }), "there is room for 1"));
+        CHECK(contains(error_of([&] { program.shape("w"); }), "no input or output \"w\""));
         program.set("tokens", 5);
         // The output is of the last run, not of the sizes set since.
         CHECK(program.download("y").size() == 3 * 24);
@@ -377,7 +377,7 @@ TEST_SUITE("program") {
         program.run();
         program.set("rows", 4);
         program.set("columns", 3);
-        CHECK(contains(message_of([&] { program.run(); }), "input x: was uploaded in another shape"));
+        CHECK(contains(error_of([&] { program.run(); }), "input x: was uploaded in another shape"));
         program.upload("x", count_up(12));
         CHECK_NOTHROW(program.run());
     }
@@ -410,7 +410,7 @@ TEST_SUITE("program") {
             CHECK(twos->made == 1);
         }
         twos->count = 2;
-        CHECK(message_of([&] {
+        CHECK(error_of([&] {
                   Program program = device().compile(g, {});
                   program.allocate();
               }) == "Graph: constant table of 12 bytes was made with 8");
@@ -430,9 +430,9 @@ TEST_SUITE("program") {
             program.run();
             return program.download("y");
         };
-        CHECK(message_of([&] { run(1, 2); }) == "program: x: size rows-4 is negative at the sizes given");
-        CHECK(message_of([&] { run(1, 5); }) == "program: x: size rows-4 is negative at the sizes given");
-        CHECK(message_of([&] { run(5, 3); }) == "program: x: size columns-4 is negative at the sizes given");
+        CHECK(error_of([&] { run(1, 2); }) == "program: x: size rows-4 is negative at the sizes given");
+        CHECK(error_of([&] { run(1, 5); }) == "program: x: size rows-4 is negative at the sizes given");
+        CHECK(error_of([&] { run(5, 3); }) == "program: x: size columns-4 is negative at the sizes given");
         CHECK(run(6, 7).size() == 6);
         CHECK(run(4, 7).empty());
         Graph unused;
@@ -444,12 +444,41 @@ TEST_SUITE("program") {
         none.upload("y", count_up(4));
         none.run();
         CHECK(none.download("z").size() == 4);
-        CHECK(contains(message_of([&] { none.upload("x", count_up(1)); }), "no input \"x\"; it has: y"));
+        CHECK(contains(error_of([&] { none.upload("x", count_up(1)); }), "no input \"x\"; it has: y"));
         Graph constant;
         constant.output("one", scale(constant.constant("table", {1}, std::vector<float>{1}), 2));
         Program without = device().compile(constant);
-        CHECK(contains(message_of([&] { without.upload("x", count_up(1)); }), "no input \"x\"; it has: none"));
-        CHECK(contains(message_of([&] { program.shape("a"); }), "no input or output \"a\"; it has: x, y"));
+        CHECK(contains(error_of([&] { without.upload("x", count_up(1)); }), "no input \"x\"; it has: none"));
+        CHECK(contains(error_of([&] { program.shape("a"); }), "no input or output \"a\"; it has: x, y"));
+    }
+
+    TEST_CASE("program: sizes that do not fit are told with its name, and leave the last run's outputs") {
+        Graph g;
+        const Dim start = g.symbol("start", 8), n = g.symbol("n", 8);
+        g.output("y", scale(slice(g.input("x", {8}), 0, start, n), 2));
+        Program program = device().compile(g, {}, {.name = "cut"});
+        program.set("start", 0);
+        program.set("n", 4);
+        program.upload("x", std::vector<float>(8, 1.0f));
+        program.run();
+        program.set("start", 7);
+        const std::string said = error_of([&] { program.run(); });
+        CHECK(said.starts_with("cut: "));
+        CHECK(said.ends_with(": 11 is more than 8 at the sizes given"));
+        CHECK(said.find("cut: ", 1) == std::string::npos);
+        CHECK(error_of([&] { program.submit(); }) == said);
+        CHECK(error_of([&] { program.cost(); }) == said);
+        const auto where = [](const auto& refused) {
+            try {
+                refused();
+            } catch (const Error& e) {
+                return e.where();
+            }
+            return std::string("nothing was refused");
+        };
+        CHECK(where([&] { program.run(); }) == "cut");
+        CHECK(where([&] { program.cost(); }) == "cut");
+        CHECK(program.download("y") == std::vector<float>(4, 2.0f));
     }
 
     TEST_CASE("program: a slice without elements at the end of a tensor is bound all the same") {
@@ -471,7 +500,7 @@ TEST_SUITE("program") {
         const std::vector<float> table = count_up(6);
         g.output("y", scale(g.constant("table", {2, 3}, table), 2.0f));
         Program program = device().compile(g);
-        CHECK(contains(message_of([&] { program.set("tokens", 1); }), "it has: none"));
+        CHECK(contains(error_of([&] { program.set("tokens", 1); }), "it has: none"));
         program.run();
         CHECK(program.download("y") == std::vector<float>{0, 2, 4, 6, 8, 10});
     }
@@ -502,7 +531,7 @@ TEST_SUITE("program") {
                  Use([](Program& p) { submissions_of(p); }),
                  Use([](Program& p) { plan_of(p); }),
              }) {
-            CHECK(contains(message_of([&] { use(gone); }), "a program was used that had been moved from"));
+            CHECK(contains(error_of([&] { use(gone); }), "a program was used that had been moved from"));
         }
         const Status status = gone.record({}, {}, {});
         CHECK(status.result == -1);

@@ -63,6 +63,13 @@ TEST_CASE("sampler: logits that are not finite are refused, and so are too few c
     }
     CHECK(contains(said({1.0f, 0.0f}, 9, {.top_k = 3}), "top_k = 3 chooses among 3 tokens, and there are 2"));
     CHECK(contains(said({1.0f, 0.0f}, 9, {}), "top_k = 50 chooses among 9 tokens"));
+    CHECK(said({1.0f, 0.0f}, 9, {.temperature = 0}) == "");  // which takes the first
     CHECK(said({1.0f, 0.0f}, 2, {}) == "");
     CHECK(said({1.0f, 0.0f}, 0, {}) == "");  // of a vocabulary that is not told
+    const std::vector<float> one{1.0f}, four(4, 1.0f);
+    for (const std::vector<float>& logits : {one, four}) {
+        CHECK(error_of([&] {
+                  Sampler({.top_k = 2}).choose({tokens, logits});
+              }) == "Sampler: 3 tokens have " + std::to_string(logits.size()) + " logits");
+    }
 }

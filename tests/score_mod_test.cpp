@@ -363,7 +363,7 @@ TEST_SUITE("threads") {
             std::vector<std::jthread> threads;
             for (std::size_t i = 0; i < said.size(); ++i) {
                 threads.emplace_back([&, i] {
-                    said[i] = message_of([&] {
+                    said[i] = error_of([&] {
                                   Graph g;
                                   const Value x = g.input("x", {1, 3});
                                   const ScoreMod own = returning("score + " + std::to_string(i) + ".0");

@@ -89,14 +89,14 @@ TEST_SUITE("segments") {
             program.upload("x", SmallModel::input(33).floats());
             CHECK(text(program.begin(bound.recording(0))) == "");
             CHECK(text(program.record_segment(host.begin(), 1, segment, 0)) == "");
-            CHECK(contains(message_of([&] { program.run(); }), "slot 0, of which segments are left"));
+            CHECK(contains(error_of([&] { program.run(); }), "slot 0, of which segments are left"));
             Recording bad = bound.recording(0);
             bad.buffers = bad.buffers.first(1);
             // and what was left is given up
             CHECK(text(program.begin(bad)) == "layer: y is not bound");
             CHECK(contains(text(program.record_segment(host.begin(), 1, segment, 0)), "nothing left to record"));
             program.run();
-            CHECK(contains(message_of([&] { program.cost(std::vector<SizeSetting>{{"tokens", 41}}); }), "tokens = 41"));
+            CHECK(contains(error_of([&] { program.cost(std::vector<SizeSetting>{{"tokens", 41}}); }), "tokens = 41"));
         }
         CHECK(host.messages().empty());
     }
@@ -118,8 +118,8 @@ TEST_SUITE("segments") {
                 host.submit(commands);
                 host.wait_idle();
                 if (!segment.last) {
-                    CHECK(contains(message_of([&] { program.run(); }), "slot 1, of which segments are left"));
-                    CHECK(contains(message_of([&] { program.submit(); }), "slot 1, of which segments are left"));
+                    CHECK(contains(error_of([&] { program.run(); }), "slot 1, of which segments are left"));
+                    CHECK(contains(error_of([&] { program.submit(); }), "slot 1, of which segments are left"));
                 }
             }
             CHECK(bound.result() == want);
@@ -141,7 +141,7 @@ TEST_SUITE("segments") {
                 REQUIRE(text(program.record_segment(host.begin(), 1, segment, slot)) == "");
                 REQUIRE_FALSE(segment.last);
                 program.finished(1 - slot);  // which is another
-                CHECK(contains(message_of([&] { program.run(); }), "of which segments are left"));
+                CHECK(contains(error_of([&] { program.run(); }), "of which segments are left"));
                 program.finished(slot);
                 CHECK(contains(text(program.record_segment(host.begin(), 1, segment, slot)), "nothing left to record"));
                 whole(host, program, bound);

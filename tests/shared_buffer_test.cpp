@@ -16,6 +16,7 @@
 #if defined(__unix__)
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,8 +51,7 @@ TEST_SUITE("shared") {
             const Device a = Device::borrow(first.handles());
             const Device b = Device::borrow(second.handles());
             if (!a.capabilities().external_memory_fd) {
-                CHECK(
-                    contains(message_of([&] { a.make_shared_buffer(256); }), "made without VK_KHR_external_memory_fd"));
+                CHECK(contains(error_of([&] { a.make_shared_buffer(256); }), "made without VK_KHR_external_memory_fd"));
                 return;
             }
             const Host::Buffer x = first.make_buffer(256);
@@ -86,8 +86,26 @@ TEST_SUITE("shared") {
                     CHECK(reinterpret_cast<float*>(y.mapped)[i] == 4.0f * static_cast<float>(i));
                 }
             }
-            CHECK(contains(message_of([&] { a.make_shared_buffer(0); }), "0 bytes were asked for"));
-            CHECK(contains(message_of([&] { a.import_fd(-1, 256); }), "descriptor -1 is none"));
+            CHECK(contains(error_of([&] { a.make_shared_buffer(0); }), "0 bytes were asked for"));
+            CHECK(contains(error_of([&] { a.import_fd(-1, 256); }), "descriptor -1 is none"));
+            const auto refused = [&](int other, const std::string& why) {
+                CHECK(contains(error_of([&] { a.import_fd(other, 4096); }),
+                               "Device::import_fd: descriptor " + std::to_string(other) + " is " + why));
+                CHECK(close(other) == 0);  // it stays the caller's
+            };
+            int ends[2];
+            REQUIRE(pipe(ends) == 0);
+            refused(ends[0], "a pipe");
+            refused(ends[1], "a pipe");
+            REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+            refused(ends[0], "a socket");
+            refused(ends[1], "a socket");
+            refused(open("/", O_RDONLY), "a folder");
+            const TemporaryFolder folder;
+            const std::string file = (folder.path() / "small").string();
+            const int small = open(file.c_str(), O_RDWR | O_CREAT, 0600);
+            REQUIRE(ftruncate(small, 100) == 0);
+            refused(small, "a file of 100 bytes, and the device wants 4096");
         }
         CHECK(first.messages().empty());
         CHECK(second.messages().empty());
@@ -160,7 +178,7 @@ TEST_SUITE("shared") {
         {
             const Device device = Device::borrow(host.handles());
             if (!device.capabilities().external_memory_host) {
-                CHECK(contains(message_of([&] { device.shared_host_alignment(); }), "made without VK_EXT_external"));
+                CHECK(contains(error_of([&] { device.shared_host_alignment(); }), "made without VK_EXT_external"));
                 return;
             }
             const std::uint64_t alignment = device.shared_host_alignment();
@@ -179,18 +197,18 @@ TEST_SUITE("shared") {
             for (int i = 0; i < 64; ++i) {
                 CHECK(reinterpret_cast<const float*>(memory.data())[i] == 2.0f * static_cast<float>(i));
             }
-            CHECK(contains(message_of([&] { device.import_host(memory.subspan(4, 64)); }), "must be multiples of"));
-            CHECK(contains(message_of([&] { device.import_host({}); }), "0 bytes"));
-            CHECK(contains(message_of([&] {
+            CHECK(contains(error_of([&] { device.import_host(memory.subspan(4, 64)); }), "must be multiples of"));
+            CHECK(contains(error_of([&] { device.import_host({}); }), "0 bytes"));
+            CHECK(contains(error_of([&] {
                                device.import_host({static_cast<std::byte*>(nullptr), alignment});
                            }),
                            "the memory is a null pointer"));
-            CHECK(contains(message_of([&] {
+            CHECK(contains(error_of([&] {
                                device.import_host({memory.data(), std::size_t{1} << 45});
                            }),
                            "35184372088832 bytes were asked for; one allocation has at most "));
-            CHECK(contains(message_of([&] { shared.export_fd(); }), "imported from the host"));
-            CHECK(contains(message_of([&] { device.import_hardware_buffer(nullptr); }), "made without VK_ANDROID"));
+            CHECK(contains(error_of([&] { shared.export_fd(); }), "imported from the host"));
+            CHECK(contains(error_of([&] { device.import_hardware_buffer(nullptr); }), "made without VK_ANDROID"));
         }
         CHECK(host.messages().empty());
     }
@@ -203,9 +221,9 @@ TEST_SUITE("shared") {
             if (device.capabilities().external_memory_fd) {
                 const std::int64_t objects = vulkan.live_objects();
                 vulkan.vkAllocateMemory.fail(VK_ERROR_OUT_OF_DEVICE_MEMORY);
-                CHECK(contains(message_of([&] { device.make_shared_buffer(256); }), "VK_ERROR_OUT_OF_DEVICE_MEMORY"));
+                CHECK(contains(error_of([&] { device.make_shared_buffer(256); }), "VK_ERROR_OUT_OF_DEVICE_MEMORY"));
                 vulkan.vkCreateBuffer.fail(VK_ERROR_OUT_OF_DEVICE_MEMORY);
-                CHECK(contains(message_of([&] { device.make_shared_buffer(256); }), "vkCreateBuffer"));
+                CHECK(contains(error_of([&] { device.make_shared_buffer(256); }), "vkCreateBuffer"));
 #if defined(__unix__)
                 {
                     const SharedBuffer shared = device.make_shared_buffer(256);
@@ -216,7 +234,7 @@ TEST_SUITE("shared") {
                          {0, 1}) {
                         call == 0 ? vulkan.vkAllocateMemory.fail(VK_ERROR_OUT_OF_DEVICE_MEMORY)
                                   : vulkan.vkBindBufferMemory.fail(VK_ERROR_OUT_OF_DEVICE_MEMORY);
-                        CHECK(message_of([&] { device.import_fd(descriptor, 256); }) != "");
+                        CHECK(error_of([&] { device.import_fd(descriptor, 256); }) != "");
                         CHECK(fcntl(descriptor, F_GETFD) >= 0);
                         CHECK(open_descriptors() == open);
                     }

@@ -160,7 +160,7 @@ std::string lose_a_device(fake::Vulkan& vulkan) {
             vulkan.vkQueueSubmit.fail(VK_ERROR_DEVICE_LOST);
         }
         std::string wrong;
-        const std::string thrown = message_of([&] { wrong = SmallModel::check(program, 8); });
+        const std::string thrown = error_of([&] { wrong = SmallModel::check(program, 8); });
         if (!wrong.empty() || thrown.empty() == lost) {
             return "a device that was " + std::string(lost ? "lost: " : "made again: ") + wrong + thrown;
         }

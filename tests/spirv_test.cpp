@@ -149,11 +149,11 @@ TEST_SUITE("spirv") {
         const Words plain = module_of({{op(4, 21), 2, 64, 0}, {op(5, 50), 2, 10, 5, 6}});
         CHECK(specialize(wide, Words{64}) == plain);
         CHECK(specialize(wide, Words{64, 0, 3}) == module_of({{op(4, 21), 2, 64, 0}, {op(5, 43), 2, 10, 0, 0}}));
-        CHECK(contains(message_of([&] { specialize(wide, Words{64, 7}); }), "specialization constant 1 has 64 bits"));
+        CHECK(contains(error_of([&] { specialize(wide, Words{64, 7}); }), "specialization constant 1 has 64 bits"));
     }
 
     TEST_CASE("spirv: what the runtime does not bind is refused, naming the shader") {
-        const auto refusal = [](const Words& words) { return message_of([&] { reflect(words, "odd"); }); };
+        const auto refusal = [](const Words& words) { return error_of([&] { reflect(words, "odd"); }); };
         CHECK(refusal({}) == "shader odd: not a SPIR-V module");
         CHECK(refusal({1, 2, 3, 4, 5, 6}) == "shader odd: not a SPIR-V module");
         CHECK(refusal({0x07230203, 0x00010300, 0, 100}) == "shader odd: not a SPIR-V module");
@@ -180,7 +180,7 @@ TEST_SUITE("spirv") {
         CHECK(reflect(image(2, 0, 0), "t").image == ImageAccess::storage);
         CHECK(reflect(image(2, 0, 0), "t").bindings == 1);
         for (const Words& elsewhere : {image(1, 0, 1), image(1, 1, 0)}) {
-            CHECK(contains(message_of([&] { reflect(elsewhere, "odd"); }), "shader odd: uses a sampler, or"));
+            CHECK(contains(error_of([&] { reflect(elsewhere, "odd"); }), "shader odd: uses a sampler, or"));
         }
     }
 
@@ -205,7 +205,7 @@ TEST_SUITE("spirv") {
               Words{0x07230203, 0x10000, 0, 32, 0, op(4, 71),  6,  34, 1,         op(4, 59), 5,  6, 12,
                     op(5, 57),  2,       9, 4,  6, op(3, 247), 11, 1,  op(4, 61), 3,         10, 6});
         const auto refused = [&](const std::string& text, std::uint32_t count) {
-            return contains(message_of([&] { unpacked(text, count); }),
+            return contains(error_of([&] { unpacked(text, count); }),
                             "the packed SPIR-V of " + std::to_string(count) + " words is damaged");
         };
         for (const std::uint32_t wrong : {1u, 15u, 17u, ~0u}) {
@@ -220,9 +220,9 @@ TEST_SUITE("spirv") {
         CHECK(refused("n230203h0000gi0gm0080ghigg", 10));        // one longer than the module
         const std::vector<std::uint8_t> bytes = deflated(heads + stored + rest);
         for (const std::uint32_t length : {0u, 16u, 51u, 53u, ~0u}) {
-            CHECK(contains(message_of([&] { words(PackedSpirv{16, length, bytes}); }), "is damaged"));
+            CHECK(contains(error_of([&] { words(PackedSpirv{16, length, bytes}); }), "is damaged"));
         }
-        CHECK(contains(message_of([&] { words(PackedSpirv{16, 52, std::span(bytes).first(9)}); }), "is damaged"));
+        CHECK(contains(error_of([&] { words(PackedSpirv{16, 52, std::span(bytes).first(9)}); }), "is damaged"));
         CHECK(words({}).empty());
         CHECK(kConstant.code.words() == words(spirv::kElementwiseSpirv));
 
@@ -257,7 +257,7 @@ TEST_SUITE("spirv") {
                               {op(4, 59), 5, 20, storage}});
         };
         const Words block{op(3, 30), 4, 2}, two{op(4, 28), 6, 4, 9}, any{op(3, 29), 6, 4};
-        const auto refusal = [&](const Words& code) { return message_of([&] { reflect(code, "blocks"); }); };
+        const auto refusal = [&](const Words& code) { return error_of([&] { reflect(code, "blocks"); }); };
         CHECK(reflect(with(12, 2, block), "blocks").bindings == 1);
         CHECK(reflect(with(2, 3, block), "blocks").bindings == 1);
         CHECK(contains(refusal(with(2, 2, block)), "shader blocks: binding 0 is a uniform block"));
@@ -313,10 +313,10 @@ TEST_SUITE("spirv") {
             for (int flips = 1 + i % 3; flips > 0; --flips) {
                 damaged[random() % damaged.size()] = i % 2 ? random() : random() % 64;
             }
-            message_of([&] { reflect(damaged, "damaged"); });
+            error_of([&] { reflect(damaged, "damaged"); });
         }
         for (std::size_t length = 0; length < good.size(); length += 13) {
-            message_of([&] { reflect(std::span(good).first(length), "cut"); });
+            error_of([&] { reflect(std::span(good).first(length), "cut"); });
         }
     }
 }

@@ -113,6 +113,11 @@ TEST_SUITE("state") {
         CHECK(contains(error_of([&] { kept.state.read("other"); }), "there are: kept"));
         CHECK(contains(error_of([&] { kept.state.read("kept", {3, 1}); }), "dimension 3"));
         CHECK(contains(error_of([&] { kept.state.read("kept", {1, 5}); }), "no 5 elements of dimension 1"));
+        CHECK(contains(error_of([&] { kept.state.read("kept", {1, -2}); }), "no -2 elements of dimension 1"));
+        CHECK(contains(error_of([&] {
+                           kept.state.write("kept", bytes_of_floats(std::vector<float>(24)), {0, -7});
+                       }),
+                       "no -7 elements of dimension 0"));
         CHECK(contains(error_of([&] {
                            kept.state.write("kept", bytes_of_floats({1, 2}));
                        }),

@@ -81,7 +81,7 @@ TEST_SUITE("state") {
         describe_append(g);
         Program program = device().compile(g, {}, {.name = "step"});
         CHECK(append(program, 0, 5) == rows(0, 5, 2));
-        const std::string said = message_of([&] { append(program, 5, 4); });
+        const std::string said = error_of([&] { append(program, 5, 4); });
         CAPTURE(said);
         CHECK(contains(said, "step"));
         CHECK(contains(said, "9 is more than 8"));
@@ -134,16 +134,16 @@ TEST_SUITE("state") {
         wider.output("y", contiguous(wider.state("cache", {kCapacity, kStateWidth + 1})));
         Graph none;
         none.output("y", contiguous(none.state("other", {2})));
-        CHECK(contains(message_of([&] {
+        CHECK(contains(error_of([&] {
                            device().make_state({&g, &wider});
                        }),
                        "state cache: two graphs name it with different"));
-        CHECK(message_of([&] { device().compile(g, {}, {.state = device().make_state({&wider})}); }) ==
+        CHECK(error_of([&] { device().compile(g, {}, {.state = device().make_state({&wider})}); }) ==
               "state cache: is (8, 4) F32, the graph wants (8, 3) F32");
-        CHECK(message_of([&] { device().compile(g, {}, {.state = device().make_state({&none})}); }) ==
+        CHECK(error_of([&] { device().compile(g, {}, {.state = device().make_state({&none})}); }) ==
               "state cache: is missing; the graph wants it as (8, 3)");
         Device other = Device::create();
-        CHECK(contains(message_of([&] { device().compile(g, {}, {.state = other.make_state({&g})}); }),
+        CHECK(contains(error_of([&] { device().compile(g, {}, {.state = other.make_state({&g})}); }),
                        "of another device"));
         CHECK(last_words(std::move(other)) == "");
     }

@@ -108,6 +108,22 @@ TEST_SUITE("texel fetches") {
         CHECK(texels(buffer(0, "a", "vec3"), "vec3 three = a[i]; y[i] = three.x + three.y;") == none);
     }
 
+    TEST_CASE("texel fetches: processors have them, beside forced kernels only where they are asked for") {
+        Capabilities device;
+        device.type = DeviceType::cpu;
+        device.texel_buffers = true;
+        CHECK(takes_texels(device));
+        device.variants = "attention_lanes";
+        CHECK_FALSE(takes_texels(device));
+        device.tuning = "texel_loads=1";
+        CHECK_FALSE(takes_texels(device));  // what a file says was measured without forced kernels
+        device.tuning_is_asked = true;
+        CHECK(takes_texels(device));
+        device.variants = "";
+        device.tuning = "texel_loads=0";
+        CHECK_FALSE(takes_texels(device));
+    }
+
     TEST_CASE("texel fetches: what is no module stays") {
         using Words = std::vector<std::uint32_t>;
         CHECK(fetch_texels({}, kAll).code == Words{});

@@ -122,6 +122,12 @@ TEST_CASE("text encoder: padding leaves no trace of the row it has, whatever tha
     const Checkpoint checkpoint(folder.path());
     TextEncoder together(device(), checkpoint, good.model, {.max_batch = 4});
     CHECK(worst_embedding(good, together.embed(good.texts)) <= 1.0);
+    // a token of which nothing finite comes, in the last of five texts, of batches of four
+    std::vector<std::vector<std::int32_t>> texts(5, {4, 5, 6});
+    texts[4][1] = 0;
+    CHECK(error_of([&] { together.embed(texts); }) == "TextEncoder: the vector of text 4 is not finite");
+    texts.pop_back();
+    CHECK(together.embed(texts).size() == 4);
 }
 
 TEST_CASE("text encoder: a folder of sentence-transformers says how a text's states become a vector") {
@@ -273,6 +279,7 @@ TEST_CASE("text encoder: what cannot be is refused by name") {
     CHECK(contains(error_of([&] { encoder.embed(Texts{std::vector<std::int32_t>(10, 5)}); }), "a text of 10 tokens"));
     CHECK(contains(error_of([&] { encoder.embed(Texts{{4}, {83}}); }), "token 83 is outside the vocabulary of 83"));
     CHECK(encoder.embed(Texts{}).empty());
+    CHECK(contains(error_of([&] { load_text_encoder(device(), c.checkpoint, {}); }), "Text"));
     CHECK(encoder.embed(Texts{{4, 0, 5}}).size() == 1);
     const EncodedTexts roberta(kEncoders / "roberta");
     TextEncoder counting(device(), roberta.weights, roberta.model, {.max_tokens = 9});

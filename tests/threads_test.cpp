@@ -30,7 +30,7 @@ std::string in_parallel(int count, F f) {
         for (int i = 0; i < count; ++i) {
             threads.emplace_back([&, i] {
                 std::string found;
-                const std::string thrown = message_of([&] { found = f(i); });
+                const std::string thrown = error_of([&] { found = f(i); });
                 said[static_cast<std::size_t>(i)] = found + thrown;
             });
         }

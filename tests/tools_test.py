@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the tools that no C++ program holds: tools/gpu_report, tools/gpu-day, tools/lib/fuzz and those of tools/bench."""
+"""Tests of the tools that no C++ program holds: tools/gpu_report, tools/gpu-day, tools/test,
+tools/lib/fuzz and those of tools/bench."""
 import json
 import os
 import pathlib
@@ -148,29 +149,122 @@ class Peer(unittest.TestCase):
 class GpuDay(unittest.TestCase):
     """The tests of a day count as done only where all their parts came to a good end."""
 
+    SCRIPT = ROOT / "tools" / "gpu-day"
+
+    def call(self, function, *arguments):
+        """Calls a function of the script."""
+        script = 'source "$0" --help >/dev/null; made=$2 out=$3; "$1" "${@:2}"'
+        return subprocess.run(["bash", "-c", script, self.SCRIPT, function, *arguments], capture_output=True, text=True,
+                              check=False)
+
     def tell(self, parts, expected):
+        """What is told of parts: each is a text, or a text and an exit status, None before it has one."""
         with tempfile.TemporaryDirectory() as folder:
             made, out = pathlib.Path(folder, "made"), pathlib.Path(folder, "out")
             (made / "parts").mkdir(parents=True)
             out.mkdir()
             if expected:
                 (made / "parts" / "count").write_text(f"{expected}\n")
-            for i, text in enumerate(parts):
+            for i, part in enumerate(parts):
+                text, status = part if isinstance(part, tuple) else (part, int("SUCCESS" not in part))
                 (made / "parts" / f"{i}.txt").write_text(text)
-            script = 'source "$0" --help >/dev/null; made=$1 out=$2; tell_tests'
-            return subprocess.run(["bash", "-c", script, ROOT / "tools" / "gpu-day", made, out], capture_output=True,
-                                  text=True, check=False)
+                if status is not None:
+                    (made / "parts" / f"{i}.status").write_text(f"{status}\n")
+            return self.call("tell_tests", made, out)
 
     def test_all_passed(self):
         done = self.tell(["Status: SUCCESS!\n", "Status: SUCCESS!\n"], 2)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("2 of 2 parts of the tests came to their end, 2 passed", done.stdout)
+        self.assertNotIn("stopped", done.stdout)
 
     def test_anything_less(self):
         good, bad = "Status: SUCCESS!\n", "TEST CASE:  softmax\nStatus: FAILURE!\n"
-        for parts, expected in [([], 0), ([], 2), ([good], 2), ([good, bad], 2), ([good, ""], 2), ([good], 0)]:
+        for parts, expected in [([], 0), ([], 2), ([good], 2), ([good, bad], 2), ([good, ""], 2), ([good], 0),
+                                ([good, (good, 1)], 2), ([good, (good, None)], 2)]:
             self.assertNotEqual(self.tell(parts, expected).returncode, 0, (parts, expected))
         self.assertIn("    softmax", self.tell([good, bad], 2).stdout)
+
+    def test_what_was_stopped_did_not_fail(self):
+        stopped = ("TEST CASE:  {}\n\na_test.cpp:25: FATAL ERROR: test case CRASHED: "
+                   "SIGTERM - Termination request signal\n\n[doctest] Status: FAILURE!\n")
+        failed = "TEST CASE:  norm\n\na_test.cpp:9: ERROR: CHECK( 1 == 2 ) is NOT correct!\n\n"
+        done = self.tell([(stopped.format("softmax"), None), (failed + stopped.format("attention"), 1)], 2)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual(done.stdout, "0 of 2 parts of the tests came to their end, 0 passed; what failed:\n    norm\n"
+                                      "what was stopped, as the time was over:\n    attention\n    softmax\n")
+
+    def test_validation_fails_a_part(self):
+        said = "validation, softmax: VUID-x: bad\n"
+        done = self.tell([(said + "Status: SUCCESS!\n", 1), "Status: SUCCESS!\n"], 2)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("2 of 2 parts of the tests came to their end, 1 passed", done.stdout)
+        self.assertIn("    " + said, done.stdout)
+
+    def test_parts_keep_their_status(self):
+        with tempfile.TemporaryDirectory() as folder:
+            made = pathlib.Path(folder)
+            for name in ["tests", "parts"]:
+                (made / name).mkdir()
+            write_program(made / "tests" / "vkformer_tests", "#!/bin/sh\necho \"$@\"\nexit 3\n")
+            script = 'source "$0" --help >/dev/null; made=$1; test_part 7'
+            done = subprocess.run(["bash", "-c", script, self.SCRIPT, made], check=False)
+            self.assertEqual(done.returncode, 3)
+            self.assertEqual((made / "parts" / "7.status").read_text(), "3\n")
+            self.assertEqual((made / "parts" / "7.txt").read_text(), "--first=7 --last=12\n")
+
+    def test_libraries_of_the_machine_come_first(self):
+        with tempfile.TemporaryDirectory() as folder:
+            packed, missing = pathlib.Path(folder, "packed"), pathlib.Path(folder, "missing")
+            packed.mkdir()
+            for name in ["libc.so.6", "libof_no_machine.so.1"]:
+                (packed / name).touch()
+            done = self.call("missing_libraries", packed, missing)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(os.listdir(missing), ["libof_no_machine.so.1"])
+
+    def test_arguments_are_refused_before_anything_is_done(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for arguments in [("run",), ("--quick", "out"), ("out", "--quick"), ("a", "b", "c"), ("run", "a", "b", "c"),
+                              ("pack", "--x"), ("pack", "a", "b"), ("run", "")]:
+                done = subprocess.run([self.SCRIPT, *arguments], capture_output=True, text=True, cwd=folder, check=False)
+                self.assertEqual(done.returncode, 1, arguments)
+                self.assertIn("see --help", done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                self.assertEqual(os.listdir(folder), [])
+
+    def test_a_doctor_that_is_stopped_is_followed_by_a_quick_one(self):
+        """A whole day of programs that do nothing."""
+        with tempfile.TemporaryDirectory() as folder:
+            made, out, shim = [pathlib.Path(folder, name) for name in ["made", "out", "shim"]]
+            doctor = "#!/bin/sh\ncase \"$*\" in *--quick*) echo quick ;; *) echo device; sleep 20 ;; esac\n"
+            tests = "#!/bin/sh\n[ \"$1\" != --count ] || echo 'current filters: 6'\necho 'Status: SUCCESS!'\n"
+            for name, text in [("tools/doctor/vkformer-doctor", doctor), ("tools/bench/bench", "#!/bin/sh\n"),
+                               ("tools/tune/vkformer-tune", "#!/bin/sh\n"), ("tests/vkformer_tests", tests)]:
+                (made / name).parent.mkdir(parents=True)
+                write_program(made / name, text)
+            (made / "prefix").mkdir()
+            shim.mkdir()
+            write_program(shim / "cmake", "#!/bin/sh\n")
+            script = 'source "$0" --help >/dev/null; left() { echo 1; }; run "$1" "$2"'
+            done = subprocess.run(["bash", "-c", script, self.SCRIPT, folder, out], capture_output=True, text=True,
+                                  env={**os.environ, "GPU_DAY_BUILD": str(made), "PATH": f"{shim}:{os.environ['PATH']}"},
+                                  check=False)
+            summary = (out / "summary.txt").read_text()
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertRegex(summary, "doctor +[0-9]+ s  stopped after 1 s\ndevice\nquick doctor +[0-9]+ s  done\nquick\n")
+            self.assertIn("1 of 1 parts of the tests came to their end, 1 passed", summary)
+            self.assertFalse((made / "prefix").exists())
+
+
+class Test(unittest.TestCase):
+    def test_options_are_whole_words_of_the_help(self):
+        told = "  -R <regex>, --tests-regex <regex> = Run\n  --stop-time <time>\n  --[no-]rerun-failed\n"
+        script = 'source "$0"; names_option "$1" "$2"'
+        for option, named in {"--tests-regex": True, "--stop-time": True, "--tests": False, "--stop": False,
+                              "--time": False, "--regex": False}.items():
+            done = subprocess.run(["bash", "-c", script, ROOT / "tools" / "lib" / "setup.sh", told, option], check=False)
+            self.assertEqual(done.returncode == 0, named, option)
 
 
 def write_program(path, text):
@@ -207,6 +301,12 @@ class Fuzz(unittest.TestCase):
             self.assertIn("more than 0 seconds", done.stderr)
 
 
+def heed_signals():
+    """What starts this test may ignore them."""
+    for number in [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT]:
+        signal.signal(number, signal.SIG_DFL)
+
+
 class CompareBenches(unittest.TestCase):
     PROGRAM = """#!/bin/sh
 if [ "$1" = --list ]; then echo row_a; exit; fi
@@ -217,7 +317,7 @@ if [ "$1" = --list ]; then echo row_a; exit; fi
             write_program(pathlib.Path(folder, name), self.PROGRAM + text)
         return subprocess.Popen([sys.executable, ROOT / "tools" / "bench" / "compare.py", pathlib.Path(folder, "old"),
                                  pathlib.Path(folder, "new"), "--rounds", "1"], stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True)
+                                stderr=subprocess.PIPE, text=True, preexec_fn=heed_signals)
 
     def test_what_a_bench_said_last_is_told(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -274,11 +374,43 @@ touch "$(dirname "$0")/measured"
             self.assertEqual(json.loads(kept.read_text()), {"row_a": [[1, 1], [1, 1]]})
             self.assertFalse(pathlib.Path(folder, "kept.json.part").exists())
 
+    def test_links_stay(self):
+        with tempfile.TemporaryDirectory() as folder:
+            data = pathlib.Path(folder, "data")
+            data.mkdir()
+            there, made = pathlib.Path(folder, "there.json"), pathlib.Path(folder, "made.json")
+            (data / "there.json").write_text("before")
+            for link in [there, made]:
+                link.symlink_to(pathlib.Path("data", link.name))
+                done = self.compare(folder, "--json", link, "--rounds", "1")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertTrue(link.is_symlink())
+                self.assertEqual(json.loads((data / link.name).read_text()), {"row_a": [[1, 1]]})
+            pathlib.Path(folder, "loop").symlink_to("loop")
+            self.assertIn("it is a link to itself", subprocess.run(
+                [sys.executable, ROOT / "tools" / "bench" / "compare.py", "a", "b", "--json", "loop"], cwd=folder,
+                capture_output=True, text=True, check=False).stderr)
+
+    def test_what_is_printed_holds_the_rows_and_the_times(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program, link = pathlib.Path(folder, "bench"), pathlib.Path(folder, "stdout")
+            self.compare(folder)
+            link.symlink_to("/proc/self/fd/1")
+            with open(pathlib.Path(folder, "out.txt"), "w+") as out:
+                subprocess.run([sys.executable, ROOT / "tools" / "bench" / "compare.py", program, program, "--rounds", "2",
+                                "--json", link], stdout=out, check=True)
+                out.seek(0)
+                times, rest = json.JSONDecoder().raw_decode(said := out.read())
+            self.assertEqual(times, {"row_a": [[1, 1], [1, 1]]})
+            self.assertIn("row_a", said[rest:])
+            self.assertTrue(link.is_symlink())
+            self.assertEqual(sorted(os.listdir(folder)), ["bench", "measured", "out.txt", "stdout"])
+
     def test_no_bench_is_left_behind(self):
         quick = """echo $$ >"$0.pid.part" && mv "$0.pid.part" "$0.pid"
 while [ "$1" != --json ]; do shift; done
 """
-        for number in [signal.SIGTERM, signal.SIGINT]:
+        for number in [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT]:
             with tempfile.TemporaryDirectory() as folder:
                 # the first look at the rows ends, the round does not
                 first = 'if [ ! -e "$0.known" ]; then touch "$0.known"; echo \'[{"name": "row_a", "ms": 1}]\' >"$2"; exit; fi\n'

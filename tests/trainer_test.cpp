@@ -11,13 +11,17 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "models/files/safetensors.h"
 #include "ops/ops.h"
+#include "ops/recompute.h"
+#include "parallel/transport.h"
 #include "runtime/graph/node.h"
 #include "tests/device.h"
 #include "tests/fixtures.h"
@@ -194,7 +198,7 @@ TEST_SUITE("trainer") {
                         half = g.state("h", {2, 2}, DType::f16);
             const Value loss = sum(x * weight * transpose(w, 0, 1) * to(half, DType::f32));
             const auto said = [&](const std::vector<Value>& parameters) {
-                return message_of([&] { Trainer(device(), g, loss, parameters, options_of(accumulates)); });
+                return error_of([&] { Trainer(device(), g, loss, parameters, options_of(accumulates)); });
             };
             const std::string not_state = " is not a state, so it cannot be written: see trainable()",
                               part = " is a part of a state; the whole is updated";
@@ -236,11 +240,136 @@ TEST_SUITE("trainer") {
             refused({}, sum(other.input("x", {4})), parameters);
             refused({}, rows, parameters);
             refused({.loss_scale = 8.0f}, rows, parameters);
-            CHECK(message_of([&] { Trainer(device(), g, rows, parameters, {.loss_scale = 8.0f}); }) ==
+            CHECK(error_of([&] { Trainer(device(), g, rows, parameters, {.loss_scale = 8.0f}); }) ==
                   "Trainer: the loss value (4) F32 is not one number");
             Trainer trainer(device(), g, loss, parameters, options_of(accumulates));
             trainer.program().upload("x", std::vector<float>(4, 2.0f));
             CHECK(trainer.take_step().grad_norm == doctest::Approx(4.0));
+        }
+    }
+
+    TEST_CASE("trainer: a graph is as it was where its completion is refused, and takes another step") {
+        struct Case {
+            std::string parameter = {}, state = {}, said = {};
+            Shape shape = {4};
+            DType dtype = DType::f32;
+            bool open = false, ranks = false, accumulates = false;
+        };
+        for (const Case& c : {
+                 Case{.parameter = "w", .said = "gradients: a block that is computed again has not", .open = true},
+                 Case{.parameter = "w", .state = "s", .said = "gradients: "},
+                 Case{.parameter = "divisor", .said = "input divisor", .ranks = true, .accumulates = true},
+                 Case{.parameter = "grad_norm", .said = "output grad_norm", .accumulates = true},
+                 Case{.parameter = "w", .state = "w.moments", .said = "w.moments is (7) F32", .shape = {7}},
+                 Case{.parameter = "w",
+                 .state = "w.gradient",
+                 .said = "w.gradient is (4) F16",
+                 .dtype = DType::f16,
+                 .accumulates = true},
+             }) {
+            CAPTURE(c.said);
+            Graph g;
+            const Value x = g.input("x", {4}), w = g.weight(c.parameter, {4}), product = w * x, good = sum(product);
+            Value loss = good;
+            if (!c.state.empty()) {
+                const Value state = g.state(c.state, c.shape, c.dtype);
+                loss = c.state == "s" ? sum(copy_into(state, product)) : good;
+            }
+            const std::vector<Value> parameters = trainable(g);
+            const std::size_t storages = g.storages().size(), nodes = g.nodes().size();
+            TrainerOptions options = options_of(c.accumulates);
+            options.optimizer = AdamW{};
+            options.loss_scale = 8.0f;
+            if (c.ranks) {
+                options.communicator = std::make_shared<Communicator>(std::move(local_transports(1)[0]));
+            }
+            {
+                std::optional<Recompute> open;
+                if (c.open) {
+                    open.emplace(g);
+                }
+                CHECK(contains(error_of([&] { Trainer(device(), g, loss, parameters, options); }), c.said));
+            }
+            CHECK(g.storages().size() == storages);
+            CHECK(g.nodes().size() == nodes);
+            CHECK(g.symbols().empty());
+            CHECK(g.constraints().empty());
+            if (c.parameter != "grad_norm") {  // for that no step has room
+                Trainer trainer(device(), g, good, parameters, {.optimizer = Sgd{}, .loss_scale = 8.0f});
+                trainer.program().upload("x", std::vector<float>(4, 2.0f));
+                CHECK(trainer.take_step().grad_norm == doctest::Approx(4.0));
+            }
+        }
+    }
+
+    TEST_CASE("trainer: states have names that a checkpoint can have") {
+        for (const char* name : {"__metadata__", "\xff"}) {
+            for (const bool parameter : {false, true}) {
+                Graph g;
+                const Value w = g.weight(parameter ? name : "w", {4}), loss = sum(w * g.input("x", {4}));
+                if (!parameter) {
+                    g.state(name, {4});
+                }
+                const std::vector<Value> parameters = trainable(g);
+                const std::string said = error_of([&] { Trainer(device(), g, loss, parameters, options_of(false)); });
+                CHECK(said == "Trainer: no checkpoint can have the state \"" + std::string(name) + "\": the name is " +
+                                  (*name == '_' ? "reserved" : "not UTF-8"));
+                CHECK(g.symbols().empty());
+            }
+        }
+    }
+
+    TEST_CASE("trainer: a step whose loss or norm goes to a tensor is refused before it runs") {
+        for (const bool accumulates : {false, true}) {
+            for (const char* output : {"loss", "grad_norm"}) {
+                if (accumulates && std::string_view(output) == "grad_norm") {
+                    continue;  // which is not of the caller's program
+                }
+                CAPTURE(output);
+                Drawn drawn(options_of(accumulates)), never(options_of(accumulates));
+                Trainer& trainer = drawn.trainer();
+                const auto step_of = [&](Drawn& d) {
+                    if (accumulates) {
+                        d.upload(3.0f);
+                        d.trainer().accumulate();
+                    }
+                    d.upload(1.0f);
+                };
+                step_of(drawn);
+                step_of(never);
+                trainer.program().bind(output, device().make_tensor(trainer.program().shape(output)));
+                const std::string refused =
+                    "Trainer: the output " + std::string(output) + " is bound to a tensor, and a step reads it";
+                if (accumulates) {
+                    CHECK(error_of([&] { trainer.accumulate(); }) == refused);
+                } else {
+                    CHECK(error_of([&] { trainer.take_step(); }) == refused);
+                    CHECK(trainer.step() == 0);
+                }
+                trainer.program().bind(output, {});
+                CHECK(trainer.take_step().loss == never.trainer().take_step().loss);
+                CHECK(trainer.step() == 1);
+                CHECK(drawn.w() == never.w());
+            }
+        }
+    }
+
+    TEST_CASE("trainer: a run that was described in an open scope is saved and goes on") {
+        const TemporaryFolder folder;
+        const std::filesystem::path file = folder.path() / "training.safetensors";
+        for (const bool accumulates : {false, true}) {
+            Graph g;
+            const Scope scope(g, "model");
+            const Value loss = sum(g.weight("w", {4}) * g.input("x", {4}));
+            Trainer trainer(device(), g, loss, trainable(g), options_of(accumulates));
+            trainer.program().upload("x", std::vector<float>(4, 1.0f));
+            trainer.take_step();
+            trainer.save(file);
+            const std::vector<std::byte> w = trainer.state().read("model.w");
+            trainer.take_step();
+            trainer.resume(file);
+            CHECK(trainer.step() == 1);
+            CHECK(trainer.state().read("model.w") == w);
         }
     }
 
@@ -254,7 +383,7 @@ TEST_SUITE("trainer") {
                     TrainerOptions options = options_of(accumulates);
                     options.loss_scale = scaled ? 8.0f : 0.0f;
                     const std::vector<Value> parameters = trainable(g);
-                    const std::string said = message_of([&] { Trainer(device(), g, loss, parameters, options); });
+                    const std::string said = error_of([&] { Trainer(device(), g, loss, parameters, options); });
                     const std::string_view is = name;
                     const bool taken = is == "loss" || is == "trainer.progress" ||
                                        (is == "loss_scale" && (accumulates || scaled)) ||
@@ -269,9 +398,9 @@ TEST_SUITE("trainer") {
         Graph g;
         const Value x = g.input("x", {g.symbol("micro_batch", 4)}), loss = sum(x * g.weight("w", {1}));
         const std::vector<Value> parameters = trainable(g);
-        CHECK(message_of([&] { Trainer(device(), g, loss, parameters, options_of(true)); }) ==
+        CHECK(error_of([&] { Trainer(device(), g, loss, parameters, options_of(true)); }) ==
               "Trainer: the symbol micro_batch has the maximum 4; the step's own has 1073741824");
-        CHECK(message_of([&] { Trainer(device(), g, loss, parameters, options_of(false)); }) == "");
+        CHECK(error_of([&] { Trainer(device(), g, loss, parameters, options_of(false)); }) == "");
     }
 
     TEST_CASE("trainer: states that are made beside a parameter have names of their own") {
@@ -283,7 +412,7 @@ TEST_SUITE("trainer") {
                 const Value loss = sum(v * w * g.input("x", {4}));
                 trainable(g);
                 const auto said = [&](const std::vector<Value>& parameters, const TrainerOptions& options) {
-                    return message_of([&] { Trainer(device(), g, loss, parameters, options); });
+                    return error_of([&] { Trainer(device(), g, loss, parameters, options); });
                 };
                 TrainerOptions adam = options_of(accumulates);
                 adam.optimizer = AdamW{};
@@ -334,7 +463,7 @@ TEST_SUITE("trainer") {
             if (loss_scale > 1) {
                 CHECK(trainer.take_step().left_out);
             } else {
-                CHECK(message_of([&] { trainer.take_step(); }) ==
+                CHECK(error_of([&] { trainer.take_step(); }) ==
                       "Trainer: step 0: the norm of the gradients is not finite; no parameter was updated");
             }
             CHECK(trainer.step() == 0);
@@ -377,8 +506,8 @@ TEST_SUITE("trainer") {
             Trainer trainer(device(), g, loss, trainable(g), options);
             trainer.program().upload("x", std::vector<float>(4, 10.0f));
             if (weight < 1e-9f || weight > 1e9f) {
-                for (const std::string& said : {message_of([&] { trainer.accumulate(weight); }),
-                                                message_of([&] { trainer.take_step(weight); })}) {
+                for (const std::string& said :
+                     {error_of([&] { trainer.accumulate(weight); }), error_of([&] { trainer.take_step(weight); })}) {
                     CHECK(contains(said, "Trainer: a weight of "));
                     CHECK(contains(said, " is outside 1e-9..1e9"));
                 }

@@ -408,6 +408,8 @@ TEST_SUITE("tuning") {
         DeviceOptions own = options;
         own.tuning = "0";
         CHECK(Device::create(own).capabilities().tuning == "");
+        const std::string unused = utf8_name(file) + ", which is not used, for ";
+        CHECK(Device::create(own).capabilities().tuning_from == unused + "DeviceOptions::tuning is 0");
         own.tuning = choice("matmul_rows", tunable("matmul_rows").values(before.capabilities()).back());
         CHECK(Device::create(own).capabilities().tuning == own.tuning);
         {
@@ -417,6 +419,7 @@ TEST_SUITE("tuning") {
         {
             const Environment variable("VKFORMER_TUNING", "0");
             CHECK(Device::create(own).capabilities().tuning == "");
+            CHECK(Device::create(own).capabilities().tuning_from == unused + "VKFORMER_TUNING is 0");
         }
         if (!after.capabilities().minimum_profile) {
             own = options;
@@ -426,6 +429,9 @@ TEST_SUITE("tuning") {
         CHECK(save_tuning(after, "") == file);
         CHECK(folder.files().empty());
         CHECK(Device::create(options).capabilities().tuning == "");
+        own = options;
+        own.tuning = "0";
+        CHECK(Device::create(own).capabilities().tuning_from == "");  // there is no file
         CHECK(save_tuning(after, "") == file);
     }
 

@@ -38,7 +38,7 @@ TEST_SUITE("uploads") {
             Insides::core(device).capabilities.type = DeviceType::discrete;
             CHECK(device.load({&matrix, 1}, {.matrices = WeightType::int8}).bytes_packed_on_device() == 0);
             const LoadOptions on_device{.matrices = WeightType::int8, .pack_on = PackOn::device};
-            CHECK(contains(message_of([&] { device.load({&matrix, 1}, on_device); }), "for which the host submits"));
+            CHECK(contains(error_of([&] { device.load({&matrix, 1}, on_device); }), "for which the host submits"));
             CHECK(device.pending_uploads() == 1200);
             {
                 const Weights dropped =
@@ -49,7 +49,7 @@ TEST_SUITE("uploads") {
             State state = device.make_state({&g});
             Program program = device.compile(g, weights, {.name = "layer", .state = state});
             program.allocate();
-            CHECK(contains(message_of([&] { program.run(); }), "the host submits for this device"));
+            CHECK(contains(error_of([&] { program.run(); }), "the host submits for this device"));
             const Host::Buffer in = host.make_buffer(1280);
             const Host::Buffer out = host.make_buffer(1280);
             std::memcpy(in.mapped, ones.data(), 1200);

@@ -76,7 +76,7 @@ TEST_CASE("weight layout: names, types, shapes and places without data are those
 
 TEST_CASE("weight layout: tensors that cannot be are named") {
     const auto message = [](std::vector<HostTensor> tensors, const LoadOptions& options = {}) {
-        return message_of([&] { make_weight_layout(tensors, device().capabilities(), options); });
+        return error_of([&] { make_weight_layout(tensors, device().capabilities(), options); });
     };
     CHECK(contains(message({{"w", DType::f32, {2, 2}, {}}, {"w", DType::f32, {3}, {}}}), "weight w: is given twice"));
     CHECK(contains(message({{"w", DType::f32, {-1}, {}}}), "weight w: has a shape whose bytes cannot be counted"));
@@ -97,7 +97,7 @@ TEST_CASE("weight layout: tensors are loaded as a layout has them, or refused by
     CHECK(done == weights.find("a")->bytes + weights.find("b")->bytes);
 
     const auto refusal = [&](const std::vector<HostTensor>& some, const WeightLayout& as) {
-        return message_of([&] { device().load(some, as); });
+        return error_of([&] { device().load(some, as); });
     };
     CHECK(contains(refusal({tensors[0]}, layout), "weight b: is in the layout, but is not given"));
     CHECK(contains(refusal({tensors[0], tensors[0], tensors[1]}, layout), "weight a: is given twice"));
@@ -117,15 +117,15 @@ TEST_CASE("weight layout: a program is compiled before its weights are there, an
     check_same(layout, weights.layout());
     Program program = device().compile(g, layout, {});
     CHECK(program.memory().weights == device().compile(g, weights).memory().weights);
-    const std::string missing = message_of([&] { program.run(); });
+    const std::string missing = error_of([&] { program.run(); });
     CHECK_MESSAGE(contains(missing, "was never uploaded"), missing);
-    const std::string none = message_of([&] { program.allocate(); });
+    const std::string none = error_of([&] { program.allocate(); });
     CHECK_MESSAGE(contains(none, "program: has no weights yet; it names 2, "), none);
     CHECK(contains(none, " among them: set_weights() must come before"));
-    CHECK(message_of([&] { upload(program, "x", SmallModel::input(9)); }) == none);
+    CHECK(error_of([&] { upload(program, "x", SmallModel::input(9)); }) == none);
     program.set_weights(weights);
     CHECK(SmallModel::check(program, 9) == "");
-    CHECK(contains(message_of([&] { program.set_weights(weights); }), "its weights must come before"));
+    CHECK(contains(error_of([&] { program.set_weights(weights); }), "its weights must come before"));
 }
 
 TEST_CASE("weight layout: weights that lie otherwise than a program was compiled for are refused by name") {
@@ -145,26 +145,25 @@ TEST_CASE("weight layout: weights that lie otherwise than a program was compiled
     CHECK(contains(program.explain(), "2 weights, one launch"));
     const auto refusal = [&](const std::vector<HostTensor>& tensors, WeightType type) {
         const Weights weights = device().load(tensors, {.matrices = type});
-        return message_of([&] { program.set_weights(weights); });
+        return error_of([&] { program.set_weights(weights); });
     };
     CHECK(contains(refusal(file.tensors, WeightType::f16),
                    "weight a: is (64, 64) F32 kept as f16, the program was compiled for (64, 64) F32 kept as int8"));
     CHECK(contains(refusal({file.tensors[0], file.tensors[2]}, WeightType::int8), "weight b: is missing"));
     CHECK(contains(refusal({file.tensors[0], file.tensors[2], file.tensors[1]}, WeightType::int8),
                    "weight b: does not lie behind a, for which the program was compiled"));
-    CHECK(contains(message_of([&] { program.set_weights({}); }), "weight a: is missing"));
+    CHECK(contains(error_of([&] { program.set_weights({}); }), "weight a: is missing"));
     const Weights fitting = device().load(file.tensors, {.matrices = WeightType::int8});
     program.set_weights(fitting);
     upload(program, "x", random_tensor({3, 64}, 1));
     program.run();
 
-    CHECK(contains(message_of([&] { device().compile(g, WeightLayout::none(), {}); }), "weight a: is missing"));
+    CHECK(contains(error_of([&] { device().compile(g, WeightLayout::none(), {}); }), "weight a: is missing"));
     Graph wider;
     wider.output("y", linear(wider.input("x", {3, 65}), wider.weight("a", {64, 65})));
-    CHECK(contains(message_of([&] { device().compile(wider, layout(), {}); }),
+    CHECK(contains(error_of([&] { device().compile(wider, layout(), {}); }),
                    "weight a: is (64, 64) F32, the graph wants (64, 65) F32"));
-    CHECK(
-        contains(message_of([&] { make_plan(wider, device().capabilities(), layout()); }), "the graph wants (64, 65"));
+    CHECK(contains(error_of([&] { make_plan(wider, device().capabilities(), layout()); }), "the graph wants (64, 65"));
 }
 
 TEST_CASE("weight layout: weights of another device are refused") {
@@ -174,7 +173,7 @@ TEST_CASE("weight layout: weights of another device are refused") {
     Device other = Device::create();
     {
         Program program = other.compile(g, weights.layout(), {});
-        CHECK(contains(message_of([&] { program.set_weights(weights); }), "of another device"));
+        CHECK(contains(error_of([&] { program.set_weights(weights); }), "of another device"));
     }
     CHECK(last_words(std::move(other)) == "");
 }

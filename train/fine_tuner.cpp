@@ -5,11 +5,14 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "models/adapter.h"
 #include "models/adapter_states.h"
 #include "models/blocks/token_ids.h"
+#include "models/check_within.h"
 #include "models/decoder_logits.h"
 #include "models/decoder_parameters.h"
 #include "models/files/model_folder.h"
@@ -25,16 +28,9 @@ constexpr std::int32_t kNoLabel = -100;  // CrossEntropyOptions::ignore_index
 
 FineTuneOptions settled(FineTuneOptions o, const DecoderFacts& facts) {
     o.max_tokens = o.max_tokens == 0 ? facts.max_positions : o.max_tokens;
-    const auto within = [](const char* what, std::int64_t value, std::int64_t least, std::int64_t most) {
-        if (value < least || value > most) {
-            throw Error(std::string(what) + " = " + std::to_string(value) + " is outside " + std::to_string(least) +
-                            ".." + std::to_string(most),
-                        kFineTuner);
-        }
-    };
-    within("max_tokens", o.max_tokens, 2, facts.max_positions);
-    within("max_batch", o.max_batch, 1, 4096);
-    within("micro_batch", o.micro_batch, 0, o.max_batch);
+    check_within(kFineTuner, "max_tokens", o.max_tokens, 2, facts.max_positions);
+    check_within(kFineTuner, "max_batch", o.max_batch, 1, 4096);
+    check_within(kFineTuner, "micro_batch", o.micro_batch, 0, o.max_batch);
     o.micro_batch = o.micro_batch == 0 ? o.max_batch : o.micro_batch;
     o.trainer.accumulates = o.trainer.accumulates || o.micro_batch < o.max_batch;
     if (!o.lora && (o.load.choose || o.load.matrices.value_or(WeightType::f32) != WeightType::f32)) {
@@ -43,6 +39,13 @@ FineTuneOptions settled(FineTuneOptions o, const DecoderFacts& facts) {
                     kFineTuner);
     }
     return o;
+}
+
+/// The folder from wherever the process goes.
+std::filesystem::path whole_path(const std::filesystem::path& folder) {
+    std::error_code code;
+    std::filesystem::path whole = std::filesystem::absolute(folder, code);
+    return code ? folder : whole;
 }
 
 /// The numbers with which torch.nn.Linear, and so PEFT, begins A: uniform, of both signs, to the
@@ -61,13 +64,17 @@ std::vector<float> first_numbers(const StoredTensor& a, std::mt19937_64& random)
 struct FineTuner::Parts {
     FineTuneOptions options;
     DecoderModel model;
-    std::filesystem::path from;
+    std::filesystem::path from;      ///< the model's folder
+    std::string given;               ///< its name for adapters, as it was given
     std::vector<Parameter> trained;  ///< parameters, without bytes; none with LoRA
     Graph graph;
     std::optional<Trainer> trainer;
 
     Parts(const Device& device, const Checkpoint& checkpoint, const DecoderModel& m, const FineTuneOptions& o)
-        : options(settled(o, m.facts())), model(m), from(checkpoint.folder()) {
+        : options(settled(o, m.facts())),
+          model(m),
+          from(whole_path(checkpoint.folder())),
+          given(utf8_name(checkpoint.folder())) {
         options.lora ? adapt(device, checkpoint) : train_all(device, checkpoint);
         // functions that nothing calls from here on, and that may own the tuner
         options.load.progress = nullptr;
@@ -195,9 +202,10 @@ void FineTuner::save(const std::filesystem::path& folder) const {
     parts_->trainer->check_whole();
     const State& state = parts_->trainer->state();
     if (parts_->options.lora) {
-        save_adapter(folder, state, *parts_->options.lora, utf8_name(parts_->from));
+        save_adapter(folder, state, *parts_->options.lora, parts_->given);
         return;
     }
+    check_config_is_there(parts_->from);
     make_folder(folder);
     std::vector<HostTensor> tensors;
     for (const Parameter& p : parts_->trained) {

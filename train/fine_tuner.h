@@ -52,7 +52,7 @@ public:
 
     /// Writes what was trained: the model's folder with its parameters in fp32, or PEFT's files of
     /// the adapters. What is there is replaced. Throws Error naming the file that cannot be
-    /// written.
+    /// written, or the config.json that the model was read from, where it is gone.
     void save(const std::filesystem::path& folder) const;
 
 private:

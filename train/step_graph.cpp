@@ -9,6 +9,7 @@
 #include <utility>
 #include <variant>
 
+#include "models/files/safetensors_writer.h"
 #include "ops/add_op.h"
 #include "ops/all_reduce.h"
 #include "ops/checks.h"
@@ -100,7 +101,7 @@ void add_step(Graph& graph, const std::vector<Value>& parameters, const std::vec
     const ClippedNorm clipped = clip_grad_norm(found, max_norm, divisor);
     add_updates(parameters, found, clipped.scale, graph.symbol("step", kMostSteps), options, decay_to);
     graph.output("grad_norm", clipped.norm);
-    graph.state(kProgress, {3}, DType::i32);
+    GraphEdit::state(graph, kProgress, {3}, DType::i32);
 }
 
 Value sum_state(Graph& graph, const Value& parameter) {
@@ -198,6 +199,16 @@ void check_no_exchange(const Graph& graph, const Value& loss) {
     }
 }
 
+/// Throws where a state has a name under which no checkpoint keeps it.
+void check_kept_names(const Graph& graph) {
+    for (const StorageInfo& s : graph.storages()) {
+        const std::string fault = s.kind == StorageKind::state ? name_fault(s.name) : std::string();
+        if (!fault.empty()) {
+            throw Error("no checkpoint can have the state " + printable(s.name) + ": " + fault, kTrainer);
+        }
+    }
+}
+
 /// Throws where something else in the graph has the name of an input, output or state of the step's
 /// own, or a symbol of its own another maximum.
 void check_own_names(const Graph& graph, const TrainerOptions& options) {
@@ -241,6 +252,7 @@ void check_step(const Graph& graph, const Value& loss, const std::vector<Value>&
     require(elements(loss.shape()) == Dim(1), kTrainer, "the loss " + loss.str() + " is not one number");
     check_parameters(kTrainer, graph, parameters);
     check_own_names(graph, options);
+    check_kept_names(graph);
     std::visit([](const auto& optimizer) { check_optimizer(optimizer); }, options.optimizer);
     check_schedule(kTrainer, options.schedule);
     if (options.max_norm != 0.0f) {

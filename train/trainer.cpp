@@ -14,6 +14,9 @@
 #include "ops/collectives.h"
 #include "ops/optimizer_checks.h"
 #include "runtime/base/text.h"
+#include "runtime/device/insides.h"
+#include "runtime/device/program_core.h"
+#include "runtime/graph/edit.h"
 #include "train/step_graph.h"
 
 namespace vkf {
@@ -78,6 +81,21 @@ struct Trainer::Parts {
                                 shape_text(shape) + ", a batch of nothing",
                             kTrainer);
             }
+        }
+    }
+
+    /// Throws where the loss or the norm would go to a tensor of the caller's: they are read from
+    /// the program when the parameters have been updated.
+    void check_outputs() const {
+        const auto check = [&](const char* output) {
+            if (Insides::core(*program).is_bound(StorageKind::output, output)) {
+                throw Error(std::string("the output ") + output + " is bound to a tensor, and a step reads it",
+                            kTrainer);
+            }
+        };
+        check("loss");
+        if (!updates) {
+            check("grad_norm");
         }
     }
 
@@ -215,6 +233,7 @@ Trainer::Trainer(const Device& device, Graph& graph, Value loss, const std::vect
         throw Error("loss_scale = " + std::to_string(options.loss_scale) + " is negative or not finite", kTrainer);
     }
     const bool apart = options.accumulates;
+    GraphEdit::Undo undo(graph);
     check_step(graph, loss, parameters, options);
     const std::vector<float> decay_to = decays(parameters, options);
     complete_step(graph, loss, parameters, options, decay_to, apart ? &parts_->update_graph : nullptr);
@@ -248,6 +267,7 @@ Trainer::Trainer(const Device& device, Graph& graph, Value loss, const std::vect
         compile.communicator = options.communicator;
         parts_->updates.emplace(device.compile(parts_->update_graph, Weights(), compile));
     }
+    undo.keep();
 }
 
 Trainer::Trainer(Trainer&&) noexcept = default;
@@ -266,6 +286,7 @@ float Trainer::accumulate(float weight) {
     Parts::check(weight);
     check_whole();
     parts_->check_batch();
+    parts_->check_outputs();
     parts_->make_alike();
     return parts_->run(weight);
 }
@@ -287,6 +308,7 @@ TrainingStep Trainer::finish_step(float weight) {
     Parts::check(weight);
     check_whole();
     parts_->check_batch();
+    parts_->check_outputs();
     parts_->make_alike();
     const double weights = parts_->finish(weight);
     taken.grad_norm = parts_->norm();

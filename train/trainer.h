@@ -38,7 +38,7 @@ public:
     /// Throws as gradients() and update() do, for a parameter or a loss of another graph, for a
     /// loss that is not one F32 number, and where one of these names, or that of a state made
     /// beside a parameter, NAME.moments or NAME.gradient, is that of something else in the graph.
-    /// Where options, the loss or parameters are refused, the graph is as it was.
+    /// Where it throws, the graph is as it was.
     Trainer(const Device& device, Graph& graph, Value loss, const std::vector<Value>& parameters,
             const TrainerOptions& options = {}, const Weights& weights = {});
     Trainer(Trainer&&) noexcept;
@@ -57,7 +57,7 @@ public:
     /// Runs a step on what was uploaded: one submission, and one wait for loss and norm. Throws
     /// Error naming the step where one of them is not finite. Where the gradients are not,
     /// parameters are as before, and the step may be taken again with other data; so it is where an
-    /// input has no element.
+    /// input has no element, and where loss or grad_norm is bound to a tensor.
     ///
     /// Behind accumulate() the step is of all these micro-batches together: loss and gradients are
     /// the means, in which each counts by its weight, for example its number of labels. The same
@@ -65,8 +65,8 @@ public:
     /// are an Error. Where it throws, the micro-batches are dropped: the step begins anew.
     TrainingStep take_step(float weight = 1.0f);
     /// Computes the gradients of a micro-batch, and keeps them for take_step(). Returns its loss.
-    /// Throws Error where TrainerOptions::accumulates was not asked for, and for a weight outside
-    /// 1e-9..1e9; the earlier micro-batches stay.
+    /// Throws Error where TrainerOptions::accumulates was not asked for, for a weight outside
+    /// 1e-9..1e9, and where the loss is bound to a tensor; the earlier micro-batches stay.
     float accumulate(float weight = 1.0f);
     /// Forgets what accumulate() has kept: the step begins anew.
     void drop_micro_batches() noexcept;

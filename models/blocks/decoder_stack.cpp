@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "models/blocks/norm.h"
+#include "layers/norm.h"
 
 namespace vkf {
 

@@ -16,6 +16,10 @@ DecoderSizes read_sizes(ConfigReader& reader, std::int64_t max_positions, std::i
     s.heads.heads = reader.size("num_attention_heads");
     const bool every_head = kv_heads == 0 || reader.is_null("num_key_value_heads");
     s.heads.kv_heads = reader.integer("num_key_value_heads", every_head ? s.heads.heads : kv_heads, 1);
+    if (!reader.has("head_dim") && s.heads.heads > s.hidden_size) {
+        reader.fail("num_attention_heads",
+                    "is more than hidden_size, " + std::to_string(s.hidden_size) + ", and head_dim is missing");
+    }
     s.heads.head_dim = reader.integer("head_dim", s.hidden_size / s.heads.heads, 1);
     s.max_positions = reader.integer("max_position_embeddings", max_positions, 1);
     if (s.heads.heads % s.heads.kv_heads != 0) {

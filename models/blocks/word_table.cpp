@@ -2,6 +2,7 @@
 #include "models/blocks/word_table.h"
 
 #include "layers/linear.h"
+#include "layers/linear_hook.h"
 #include "layers/parallel.h"
 #include "layers/sharing.h"
 
@@ -11,19 +12,24 @@ Value WordTable::embed(Value ids, float scale) const {
     return vocab_parallel_embedding(ids, name_, vocabulary_, width_, scale);
 }
 
-Value WordTable::logits(Value h, bool tied) const {
+Value WordTable::logits(Value h, bool tied, float softcap) const {
+    const Value y = product(h, tied);
+    return softcap == 0.0f ? y : scale(activate(scale(y, 1.0f / softcap), Activation::tanh), softcap);
+}
+
+Value WordTable::product(Value h, bool tied) const {
     Graph& g = *graph_;
     if (!tied) {
         return is_whole(g)
                    ? linear_layer(h, "lm_head", vocabulary_, false)
                    : linear_rows(h, "lm_head", {0, vocabulary_, {share_of_vocabulary(vocabulary_, g.rank())}}, false);
     }
+    refuse_hook_of_shares(g);
     const auto part = [&] { return share_of_vocabulary(vocabulary_, g.rank()); };
     const Value rows = is_whole(g) ? g.weight(name_, {vocabulary_, width_})
                                    : g.weight(name_, {part().count, width_}, {0, vocabulary_, {part()}});
     const Scope scope(g, "lm_head");  // by which an adapter is asked for
-    const Value y = linear(h, rows);
-    return g.linear_hook() ? g.linear_hook()(h, y) : y;
+    return hooked(h, linear(h, rows));
 }
 
 }  // namespace vkf

@@ -20,10 +20,12 @@ public:
     /// The rows of ids (...) i32: (..., width).
     Value embed(Value ids, float scale = 1.0f) const;
     /// Logits of h (..., width): (..., this rank's part of the vocabulary). Tied: by the table
-    /// itself; else by lm_head.
-    Value logits(Value h, bool tied) const;
+    /// itself; else by lm_head. With a softcap c > 0 each logit x is c tanh(x / c).
+    Value logits(Value h, bool tied, float softcap = 0.0f) const;
 
 private:
+    Value product(Value h, bool tied) const;
+
     Graph* graph_;
     std::string name_;
     std::int64_t vocabulary_, width_;

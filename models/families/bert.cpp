@@ -3,8 +3,8 @@
 // positions, a LayerNorm after each half of a layer, biases everywhere, attention in both
 // directions.
 #include "layers/linear.h"
+#include "layers/norm.h"
 #include "models/blocks/bert_names.h"
-#include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
 #include "models/families/family.h"
 

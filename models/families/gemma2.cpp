@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "layers/feed_forward.h"
+#include "layers/norm.h"
 #include "models/blocks/decoder_stack.h"
-#include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
 #include "models/blocks/word_table.h"
 #include "models/families/family.h"
@@ -55,7 +55,7 @@ public:
 
     Value logits(DecoderRun& run, Value h) const override {
         h = rms_norm(run.answered(h), "model.norm", eps_);
-        return softcap(words(run).logits(h, tied_), logit_softcap_);
+        return words(run).logits(h, tied_, logit_softcap_);
     }
 
     ParameterRules parameters() const override {

@@ -2,8 +2,8 @@
 // GPT-2 (Radford et al. 2019): learned positions, LayerNorm before each half of a layer, one matrix
 // for queries, keys and values, biases everywhere.
 #include "layers/inner_layers.h"
+#include "layers/norm.h"
 #include "models/blocks/decoder_stack.h"
-#include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
 #include "models/blocks/word_table.h"
 #include "models/families/family.h"
@@ -25,6 +25,9 @@ public:
           activation_(read_activation(r, "activation_function", "gelu_new")),
           scores_({.scale = r.flag("scale_attn_weights", true) ? std::optional<float>() : 1.0f}),
           tied_(r.flag("tie_word_embeddings", true)) {
+        if (width_ % heads_ != 0) {
+            r.fail("n_head", "does not divide n_embd, " + std::to_string(width_));
+        }
         r.only("scale_attn_by_inverse_layer_idx", false);
         r.only("add_cross_attention", false);
     }

@@ -2,8 +2,8 @@
 // Llama (Touvron et al. 2023; Llama 3, 2024): RMSNorm before each half of a layer, rotary
 // positions, grouped queries, SwiGLU.
 #include "layers/feed_forward.h"
+#include "layers/norm.h"
 #include "models/blocks/decoder_stack.h"
-#include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
 #include "models/blocks/word_table.h"
 #include "models/families/family.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mistral (Jiang et al. 2023): Llama's layer, in which a query sees a window of keys.
 #include "layers/feed_forward.h"
+#include "layers/norm.h"
 #include "models/blocks/decoder_stack.h"
-#include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
 #include "models/blocks/word_table.h"
 #include "models/families/family.h"

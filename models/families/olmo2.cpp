@@ -2,8 +2,8 @@
 // OLMo 2 (OLMo Team 2025): norms after each half of a layer and none before, an RMSNorm of whole
 // queries and keys before their heads are split, SwiGLU.
 #include "layers/feed_forward.h"
+#include "layers/norm.h"
 #include "models/blocks/decoder_stack.h"
-#include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
 #include "models/blocks/word_table.h"
 #include "models/families/family.h"

@@ -3,8 +3,8 @@
 // have: Llama's layer with one matrix for queries, keys and values and one for both halves of the
 // gate; RoPE may turn a part of each head, and a query may see a window of keys.
 #include "layers/inner_layers.h"
+#include "layers/norm.h"
 #include "models/blocks/decoder_stack.h"
-#include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
 #include "models/blocks/word_table.h"
 #include "models/families/family.h"

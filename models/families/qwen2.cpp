@@ -2,8 +2,8 @@
 // Qwen 2 and 2.5 (Yang et al. 2024): Llama's layer with biases of queries, keys and values, and
 // windows from a layer on.
 #include "layers/feed_forward.h"
+#include "layers/norm.h"
 #include "models/blocks/decoder_stack.h"
-#include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
 #include "models/blocks/word_table.h"
 #include "models/families/family.h"

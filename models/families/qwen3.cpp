@@ -2,8 +2,8 @@
 // Qwen 3 (Yang et al. 2025): Llama's layer with an RMSNorm of each head's query and key, and
 // windows from a layer on.
 #include "layers/feed_forward.h"
+#include "layers/norm.h"
 #include "models/blocks/decoder_stack.h"
-#include "models/blocks/norm.h"
 #include "models/blocks/read_config.h"
 #include "models/blocks/word_table.h"
 #include "models/families/family.h"

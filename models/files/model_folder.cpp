@@ -42,6 +42,12 @@ void copy_companions(const fs::path& from, const fs::path& to) {
 
 }  // namespace
 
+void check_config_is_there(const fs::path& from) {
+    if (!is_there(from / "config.json")) {
+        throw Error("is not there any more, and the model cannot be saved without it", utf8_name(from / "config.json"));
+    }
+}
+
 void make_folder(const fs::path& folder) {
     std::error_code code;
     fs::create_directories(folder, code);

@@ -9,6 +9,9 @@
 
 namespace vkf {
 
+/// Throws Error where the folder has no config.json, without which a model cannot be written anew.
+void check_config_is_there(const std::filesystem::path& from);
+
 /// Makes a folder where there is none. Throws Error naming it.
 void make_folder(const std::filesystem::path& folder);
 

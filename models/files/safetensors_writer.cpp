@@ -65,7 +65,8 @@ std::string header_of(std::span<const HostTensor> tensors, std::span<const std::
     std::uint64_t offset = 0;
     for (const std::size_t index : order) {
         const HostTensor& tensor = tensors[index];
-        if (tensor.name == kMetadataKey) throw Error(label_of(tensor) + "the name is reserved", file);
+        if (const std::string fault = name_fault(tensor.name); !fault.empty())
+            throw Error(label_of(tensor) + fault, file);
         const std::uint64_t end = offset + bytes_of(tensor, file);
         DType dtype = tensor.dtype;
         std::vector<std::int64_t> shape = tensor.shape;
@@ -88,11 +89,21 @@ std::string header_of(std::span<const HostTensor> tensors, std::span<const std::
         text.append((kAlignment - text.size() % kAlignment) % kAlignment, ' ');
         return text;
     } catch (const nlohmann::json::type_error&) {
-        throw Error("a tensor name or metadata text is not UTF-8", file);
+        throw Error("a metadata text is not UTF-8", file);
     }
 }
 
 }  // namespace
+
+std::string name_fault(const std::string& name) {
+    if (name == kMetadataKey) return "the name is reserved";
+    try {
+        (void)nlohmann::json(name).dump();
+    } catch (const nlohmann::json::type_error&) {
+        return "the name is not UTF-8";
+    }
+    return {};
+}
 
 void write_safetensors(const std::filesystem::path& path, std::span<const HostTensor> tensors, const TensorBytes& bytes,
                        const std::map<std::string, std::string>& metadata) {

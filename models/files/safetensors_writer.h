@@ -3,10 +3,15 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <string>
 
 #include "models/files/safetensors.h"
 
 namespace vkf {
+
+/// Says why no file can have a tensor of that name; empty: one can.
+std::string name_fault(const std::string& name);
 
 /// The bytes of one of the tensors, asked for in the order of the file. They may go when the next
 /// are asked for.

@@ -45,6 +45,7 @@ private:
 
 void save_parameters(const fs::path& folder, const Checkpoint& checkpoint, const std::vector<Parameter>& parameters,
                      const LoadProgress& progress) {
+    check_config_is_there(checkpoint.folder());
     make_model_folder(folder);
     std::vector<HostTensor> tensors;
     std::uint64_t all = 0;

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "parallel/rank_errors.h"
 #include "runtime/base/error.h"
 
 namespace vkf {
@@ -22,7 +23,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kLimitSeconds = 10, kMostSeconds = 1e9;
 constexpr int kData = 1, kEnded = 2;
 /// Longer messages go in parts, each of which has the time of the limit.
 constexpr std::size_t kPart = std::size_t{1} << 24;
@@ -31,8 +31,6 @@ constexpr std::size_t kPart = std::size_t{1} << 24;
 /// longer than most exchanges take. From then on the wait leaves the core to others for moments,
 /// and from kSpin on it sleeps in between.
 constexpr std::chrono::microseconds kKeep{1000}, kSpin{2000}, kSleep{50};
-
-std::string name_of_rank(int rank) { return "rank " + std::to_string(rank); }
 
 void check_mpi(int code, const char* function) {
     if (code == MPI_SUCCESS) {
@@ -194,8 +192,7 @@ private:
             }
             if (waited > limit) {
                 blamed_ = first_unfinished();
-                throw Error("did not answer " + name_of_rank(rank_) + " within " + std::to_string(seconds_) + " s",
-                            name_of_rank(blamed_));
+                throw_late(rank_, blamed_, seconds_);
             }
         }
     }
@@ -256,14 +253,7 @@ private:
             }
             const int peer = pending_[i].peer;
             check_mpi(MPI_Recv(&blamed_, 1, MPI_INT, peer, kEnded, comm_, MPI_STATUS_IGNORE), "MPI_Recv");
-            if (blamed_ == rank_) {
-                throw Error("has ended, for " + name_of_rank(rank_) + " did not answer in time, or sent another size",
-                            name_of_rank(peer));
-            }
-            throw Error(blamed_ == peer ? "has ended, and " + name_of_rank(rank_) + " waits for it"
-                                        : "has ended, and so has " + name_of_rank(peer) + ", for which " +
-                                              name_of_rank(rank_) + " waits",
-                        name_of_rank(blamed_));
+            throw_ended(rank_, peer, blamed_);
         }
     }
 

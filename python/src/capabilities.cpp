@@ -126,7 +126,7 @@ void bind_capabilities(nb::module_& m) {
     MEMBER(tuning_is_asked,
            "True where a variable or an option asked for `tuning`: a number that does not fit is an error then.");
     MEMBER(left_out, "Kernels that ops do not take: what was asked for, or what vkformer-doctor found.");
-    MEMBER(left_out_damage, "What of the list of these could not be read.");
+    MEMBER(left_out_damage, "What of the list of these is not used, and why.");
 #undef MEMBER
     nb::class_<vkf::DeviceRequirement>(m, "DeviceRequirement",
                                        "An extension or feature that a host must, or may, turn on.")

@@ -249,7 +249,7 @@ void bind_decoder(nb::module_& m) {
             [](D& d, const std::filesystem::path& file) {
                 unlocked(*d.mutex, [&] { d.decoder->restore_cache(file); });
             },
-            "file"_a, "Goes on where save_cache() was called, with the same bits if max_tokens is the same.")
+            "file"_a, "Goes on where save_cache() was called, with the same bits if max_tokens and chunk are the same.")
         .def(
             "score",
             [](D& d, const Ids& tokens) {

@@ -406,14 +406,18 @@ void bind_device(nb::module_& m) {
           "The file in which save_left_out() keeps the kernels that this device does without.");
     m.def(
         "save_left_out",
-        [](const vkf::Device& d, const std::vector<std::pair<std::string, std::string>>& kernels) {
+        [](const vkf::Device& d,
+           const std::vector<std::variant<vkf::LeftOut, std::pair<std::string, std::string>>>& kernels) {
             std::vector<vkf::LeftOut> list;
-            for (const auto& [kernel, why] : kernels) list.push_back({kernel, why});
+            for (const auto& kernel : kernels) {
+                const auto* pair = std::get_if<1>(&kernel);
+                list.push_back(pair ? vkf::LeftOut{pair->first, pair->second} : std::get<0>(kernel));
+            }
             return vkf::save_left_out(d, list);
         },
         "device"_a, "kernels"_a,
-        "Keeps kernels, pairs of a name and why, that every Device made of this device later does without. An empty "
-        "list removes what was kept.");
+        "Keeps kernels, pairs of a name and why or what left_out() gives, that every Device made of this device later "
+        "does without. An empty list removes what was kept.");
     nb::class_<vkf::Tunable>(m, "Tunable", "A number by which ops choose kernels.")
         .def_prop_ro(
             "name", [](const vkf::Tunable& t) { return t.name; }, "The name, as in \"name=number\".")

@@ -199,7 +199,8 @@ void bind_feed_forward(nb::module_& m) {
                 "The layers that have an adapter: names, ends of names, or patterns with *.");
     nb::class_<vkf::Lora>(
         m, "Lora",
-        "Gives adapters to the linear layers of a graph that are described after it: y + alpha / rank * B (A x).")
+        "Gives adapters to the linear layers of a graph that are described after it: y + alpha / rank * B (A x). "
+        "A graph that has a hook (after_linear) already is refused.")
         .def(nb::init<vkf::Graph&, const vkf::LoraOptions&>(), "graph"_a, "options"_a, nb::keep_alive<1, 2>())
         .def("parameters", &vkf::Lora::parameters, "A and B of each layer in turn.");
 }

@@ -315,7 +315,11 @@ void bind_copies(nb::module_& m) {
             return vkf::sequence_mask(query, key, cumulative_queries, keys, causal, window);
         },
         "query"_a, "key"_a, "cumulative_queries"_a.none(), "keys"_a, "causal"_a = Choice<vkf::Causal>{"none"},
-        "window"_a = 0, "The boolean mask (B, L, S) of sequences of different lengths; see scaled_dot_product.h.");
+        "window"_a = 0,
+        "The mask (B, L, S), int32, of sequences of different lengths, for attention by matmul() and softmax(). query "
+        "(B, H, L, d) and key (B, Hk, S, d) give the sizes; keys (B) holds each sequence's length. With "
+        "cumulative_queries (N+1), N sequences lie behind each other in a batch of 1, and keys (N+1) holds the "
+        "cumulative numbers of keys. causal and window count within each sequence.");
     m.def("gather_pages", &vkf::gather_pages, "pool"_a, "table"_a,
           "Rows of a pool of pages, in order: pool (P, page size, H, d), table (B, W) -> (B, W * page size, H, d).");
     m.def("scatter_pages", &vkf::scatter_pages, "pool"_a, "x"_a, "table"_a, "lengths"_a,

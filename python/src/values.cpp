@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <tuple>
 #include <vector>
 
 namespace py {
@@ -50,6 +51,7 @@ vkf::Value indexed(vkf::Value x, nb::handle index) {
     if (given > x.rank()) fail(x.str() + " has no " + std::to_string(given) + " dimensions");
     std::size_t dim = 0;
     std::vector<std::size_t> dropped;
+    std::vector<std::tuple<std::size_t, vkf::Dim, vkf::Dim>> windows;  // dimension, start, length
     for (const nb::handle part : parts) {
         if (part.is(nb::ellipsis())) {
             dim += x.rank() - given;
@@ -66,13 +68,18 @@ vkf::Value indexed(vkf::Value x, nb::handle index) {
             const nb::object step = part.attr("step");
             if (!step.is_none() && !step.equal(nb::int_(1))) fail(x.str() + ": slices have steps of 1");
             const vkf::Dim start = end(part.attr("start"), vkf::Dim(0)), stop = end(part.attr("stop"), size);
-            if (!(start == vkf::Dim(0) && stop == size)) x = vkf::slice(x, static_cast<int>(dim), start, stop - start);
+            if (!(start == vkf::Dim(0) && stop == size)) windows.emplace_back(dim, start, stop - start);
         } else {
-            x = vkf::slice(x, static_cast<int>(dim), end(part, size), vkf::Dim(1));
+            windows.emplace_back(dim, end(part, size), vkf::Dim(1));
             dropped.push_back(dim);
         }
         ++dim;
     }
+    // Plain numbers first: one that is refused leaves no condition of another that has symbols.
+    std::stable_partition(windows.begin(), windows.end(), [](const auto& window) {
+        return std::get<1>(window).is_constant() && std::get<2>(window).is_constant();
+    });
+    for (const auto& [at, start, rows] : windows) x = vkf::slice(x, static_cast<int>(at), start, rows);
     if (dropped.empty()) return x;
     vkf::Shape shape;
     for (std::size_t i = 0; i < x.rank(); ++i) {

@@ -61,6 +61,12 @@ def test_attention_modules():
     y2, none = m(x, x, x, need_weights=False, attn_mask=mask)
     assert none is None
     np.testing.assert_allclose(y2, y, atol=1e-5)
+    for wrong, told in (({"kdim": 5}, "kdim is 5, and the key has rows of 8"), ({"vdim": 4}, "vdim is 4, and the value has rows of 8")):
+        m = vkf.nn.MultiheadAttention(8, 2, batch_first=True, **wrong)
+        with pytest.raises(ValueError, match=told):
+            m.describe(*(vkf.Graph().input("x", [2, 5, 8]),) * 3, name="m")
+    with pytest.raises(ValueError, match="embed_dim is 8, and the query has rows of 6"):
+        vkf.nn.MultiheadAttention(8, 2).describe(vkf.Graph().input("x", [2, 5, 6]), name="m")
     with pytest.raises(ValueError, match="batch_first"):
         vkf.nn.TransformerEncoderLayer(8, 2)
 
@@ -133,6 +139,17 @@ def test_what_a_notebook_shows(device):
     assert "symbols: n <= 8" in repr(g)
 
 
+def test_a_refused_index_leaves_no_condition():
+    g = vkf.Graph()
+    n, m = g.symbol("n", 8), g.symbol("m", 8)
+    x = g.input("x", [m, 8])
+    with pytest.raises(vkf.Error, match="lies outside it"):
+        x[0:n, 5:9]
+    g.output("y", vkf.scale(x, 2))
+    program = vkf.default_device().compile(g)
+    assert program(x=np.ones((3, 8), np.float32), n=8)["y"].shape == (3, 8)
+
+
 def test_devices_are_chosen_as_cpp_chooses_them():
     from vkformer.__main__ import _matching
     names = ["graphics 3060 ti", "graphics 3060", "processor", "graphics 3060"]
@@ -141,6 +158,7 @@ def test_devices_are_chosen_as_cpp_chooses_them():
     assert _matching("3060", names) == [0, 1, 3]
     assert _matching("graphics 3060", names) == [1, 3]
     assert _matching("proc", names) == [2]
+    assert _matching("306", names) == [] and _matching("60", names) == []
     assert _matching("4", names) == [] and _matching("teapot", names) == []
 
 

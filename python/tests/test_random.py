@@ -164,6 +164,9 @@ def test_what_has_no_numbers(device, tmp_path):
     later = vkf.Device(cache_folder=tmp_path / "cache")
     assert [(k.kernel, k.why) for k in later.left_out()] == [("softmax_wide", "a test says so")]
     assert vkf.Device(cache_folder=tmp_path / "cache", leave_out="0").capabilities.left_out == []
+    vkf.save_left_out(own, [*later.left_out(), ("matmul_half", "another")])
+    both = vkf.Device(cache_folder=tmp_path / "cache").left_out()
+    assert {(k.kernel, k.why) for k in both} == {("softmax_wide", "a test says so"), ("matmul_half", "another")}
     vkf.save_left_out(own, [])
     assert not path.exists()
     tested = own.self_test()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import time
 from typing import Callable
@@ -76,8 +77,11 @@ def _matching(wanted: str, names: list[str]) -> list[int]:
     """Indices of the devices that are meant: by an index, a whole name, or a part of one. Digits that are no index may be a model's number."""
     if wanted in map(str, range(len(names))):
         return [int(wanted)]
+    part = re.escape(wanted)
+    if wanted.isdigit():  # 2 is no part of 2080
+        part = rf"(?<![\d.]){part}(?![\d.])"
     return ([i for i, name in enumerate(names) if name == wanted] or
-            [i for i, name in enumerate(names) if wanted in name])
+            [i for i, name in enumerate(names) if re.search(part, name)])
 
 
 def doctor(options: argparse.Namespace) -> int:

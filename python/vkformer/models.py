@@ -160,7 +160,7 @@ class Decoder(_c.DecoderCore):
         return both
 
     def restore_cache(self, file: Path) -> None:
-        """Goes on where save_cache() was called, with the same bits if max_tokens is the same."""
+        """Goes on where save_cache() was called, with the same bits if max_tokens and chunk are the same."""
         with self._turn.hold():
             super().restore_cache(file)
             self._at = None

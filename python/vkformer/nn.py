@@ -356,6 +356,7 @@ class MultiheadAttention(Module):
         super().__init__()
         self.embed_dim, self.num_heads, self.dropout, self.bias = embed_dim, num_heads, dropout, bias
         self.add_bias_kv, self.add_zero_attn, self.batch_first = add_bias_kv, add_zero_attn, batch_first
+        self.kdim, self.vdim = kdim, vdim
 
     def describe(self, query: Any, key: Any = None, value: Any = None, key_padding_mask: Any = None,
                  need_weights: bool = True, attn_mask: Any = None, average_attn_weights: bool = True,
@@ -365,8 +366,13 @@ class MultiheadAttention(Module):
         Without batch_first the batch stands second. Masks are PyTorch's: True may not attend.
         """
         key = query if key is None else key
+        value = key if value is None else value
+        for what, wanted, name_of, given in (("embed_dim", self.embed_dim, "query", query), ("kdim", self.kdim, "key", key),
+                                             ("vdim", self.vdim, "value", value)):
+            if wanted is not None and given.shape[-1] != wanted:
+                raise _c.ArgumentError(f"MultiheadAttention: {what} is {wanted}, and the {name_of} has rows of {given.shape[-1]}")
         out = _c.torch.multihead_attention(
-            query, key, key if value is None else value, name=name, num_heads=self.num_heads, bias=self.bias,
+            query, key, value, name=name, num_heads=self.num_heads, bias=self.bias,
             add_bias_kv=self.add_bias_kv, add_zero_attn=self.add_zero_attn, batch_first=self.batch_first,
             average_attn_weights=average_attn_weights, attn_mask=attn_mask, key_padding_mask=key_padding_mask,
             is_causal=is_causal and attn_mask is None)

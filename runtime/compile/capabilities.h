@@ -124,7 +124,7 @@ struct VKF_API Capabilities {
     /// Kernels that ops do not take: DeviceOptions::leave_out, or what vkformer-doctor found. Those
     /// that were found since the device was made are in Device::left_out() alone.
     std::vector<LeftOut> left_out;
-    std::string left_out_damage;  ///< what of the list could not be read, for explain()
+    std::string left_out_damage;  ///< what of the list is not used, and why, for explain()
 
     /// Kernels for processors: no shared memory, work per invocation instead of across a group.
     bool cpu() const noexcept { return type == DeviceType::cpu; }

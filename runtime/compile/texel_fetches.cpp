@@ -233,8 +233,9 @@ private:
 }  // namespace
 
 bool takes_texels(const Capabilities& device) {
-    return device.cpu() && device.texel_buffers && device.variants.empty() &&
-           device.tuned("texel_loads").value_or(1) == 1;
+    const bool forced = !device.variants.empty() && !device.tuning_is_asked;
+    return device.cpu() && device.texel_buffers && !forced &&
+           device.tuned("texel_loads").value_or(device.variants.empty()) == 1;
 }
 
 TexelFetches fetch_texels(std::vector<std::uint32_t> code, std::uint32_t bindings) {

@@ -52,10 +52,17 @@ void ProgramCore::bind(std::string_view name, const DeviceTensor& tensor) {
         }
     }
     ran = ran && info.kind == StorageKind::input;  // else what is here is not of the last run
+    put_bound(id, tensor);
+}
+
+void ProgramCore::put_bound(StorageId id, DeviceTensor tensor) noexcept {
     if (tensor) {
-        Insides::store(tensor)->bound = true;
+        ++Insides::store(tensor)->bound;
     }
-    bound[id] = tensor;
+    std::swap(bound[id], tensor);
+    if (tensor) {
+        --Insides::store(tensor)->bound;
+    }
 }
 
 void ProgramCore::check_bound() const {

@@ -43,10 +43,10 @@ std::uint64_t bytes_of(std::span<const ByteRange> ranges) {
 
 std::vector<std::int64_t> corner_of(const StoredTensor& t, std::size_t dim, std::int64_t length) {
     std::vector<std::int64_t> shape = t.shape;
-    if (length < 0) {
+    if (length == -1) {
         return shape;
     }
-    if (dim >= t.shape.size() || length > t.shape[dim]) {
+    if (dim >= t.shape.size() || length < 0 || length > t.shape[dim]) {
         throw Error("is " + shape_text(t.shape) + " and has no " + std::to_string(length) + " elements of dimension " +
                         std::to_string(dim),
                     "state " + t.name);

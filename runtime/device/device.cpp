@@ -12,6 +12,7 @@
 #include "runtime/base/cache_folder.h"
 #include "runtime/base/text.h"
 #include "runtime/compile/asked_for.h"
+#include "runtime/device/cache_frame.h"
 #include "runtime/device/deferred.h"
 #include "runtime/device/device_core.h"
 #include "runtime/device/enumerate.h"

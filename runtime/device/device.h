@@ -143,7 +143,8 @@ public:
     /// devices and processes. Needs VK_KHR_external_memory_fd.
     SharedBuffer make_shared_buffer(std::uint64_t bytes) const;
     /// Imports a shared buffer by the file descriptor that its owner exported, with the same driver
-    /// and size. Takes ownership of the descriptor unless it throws. The buffer keeps one open.
+    /// and size. Takes ownership of the descriptor unless it throws, as for a pipe, a socket, a
+    /// folder or a file that is too small. The buffer keeps one open.
     SharedBuffer import_fd(int descriptor, std::uint64_t bytes) const;
     /// Lets the device see host memory. Its address and size must be multiples of
     /// shared_host_alignment(), and it must outlive the buffer. Needs VK_EXT_external_memory_host.

@@ -26,6 +26,7 @@ struct DeviceOptions {
     /// VKFORMER_PIPELINE_CACHE=0 turns it off.
     std::filesystem::path cache_folder = {};
     /// Most bytes of staging memory; larger uploads are streamed through it. At least 4 are taken.
+    /// DeviceTensor::write() takes as much as the tensor has while a program has that.
     std::uint64_t staging_bytes = 16u << 20;
     /// Most work in one submission, in operations plus bytes; longer runs are split. At least 0,
     /// which is no limit. Not given: no limit on processors, which have no watchdog; elsewhere what

@@ -47,7 +47,7 @@ void DeviceTensor::write(std::span<const std::byte> bytes) {
                     "a tensor");
     }
     Uploader uploader(to.core, bytes.size());
-    if (to.bound) {
+    if (to.bound != 0) {
         uploader.write_in_turn(to.blocks.front(), bytes);
     } else {
         uploader.write(to.blocks.front(), 0, bytes);

@@ -41,9 +41,10 @@ public:
     std::vector<std::byte> read() const;
     /// Reads into the caller's memory, which must have exactly that many bytes.
     void read(std::span<std::byte> to) const;
-    /// Writes all elements, and waits until that is done; once a program was given the tensor, for
-    /// the queue too: runs that were submitted before read what was there. Throws Error where there
-    /// is another number of bytes.
+    /// Writes all elements, and waits until that is done; while a program has the tensor, for the
+    /// queue too: runs that were submitted before read what was there. No run may see a part, so
+    /// that is one submission, whose staging memory is as large as the tensor, whatever
+    /// DeviceOptions::staging_bytes is. Throws Error where there is another number of bytes.
     void write(std::span<const std::byte> bytes);
 
 private:

@@ -10,7 +10,7 @@
 #include "runtime/base/map_file.h"
 #include "runtime/base/read_file.h"
 #include "runtime/base/write_file.h"
-#include "runtime/device/pipeline.h"
+#include "runtime/device/cache_frame.h"
 
 namespace vkf {
 
@@ -20,6 +20,9 @@ namespace {
 constexpr std::string_view kLeftOutFirstLine = "vkformer left out 1\n";
 
 constexpr std::uint64_t kMostLeftOutBytes = 1 << 16;
+
+/// Asks for every kernel.
+constexpr std::string_view kLeaveOutNone = "0";
 
 std::vector<LeftOut> named(std::string_view names, const std::string& by) {
     std::vector<LeftOut> out;
@@ -67,15 +70,19 @@ void find_left_out(Capabilities& capabilities, const DeviceOptions& options, con
                    const DeviceUuid& uuid) {
     const char* variable = std::getenv("VKFORMER_LEAVE_OUT");
     const bool by_variable = variable && *variable != 0;
-    if (const std::string asked = by_variable ? variable : options.leave_out; !asked.empty()) {
-        if (asked != "0") {
-            capabilities.left_out = named(asked, by_variable ? "VKFORMER_LEAVE_OUT" : "DeviceOptions::leave_out");
-        }
+    const std::string asked = by_variable ? variable : options.leave_out;
+    const std::string by = by_variable ? "VKFORMER_LEAVE_OUT" : "DeviceOptions::leave_out";
+    if (!asked.empty() && asked != kLeaveOutNone) {
+        capabilities.left_out = named(asked, by);
         return;
     }
     const std::filesystem::path path = left_out_path(folder, capabilities, uuid);
     std::error_code unknown;
     if (path.empty() || !std::filesystem::exists(path, unknown)) {
+        return;
+    }
+    if (asked == kLeaveOutNone) {
+        capabilities.left_out_damage = utf8_name(path) + " is not used, for " + by + " is 0";
         return;
     }
     const std::vector<std::byte> bytes = read_regular_file(path, kMostLeftOutBytes).value_or(std::vector<std::byte>());

@@ -19,7 +19,8 @@ using DeviceUuid = std::array<std::uint8_t, 16>;
 
 /// Puts into `capabilities` what is left out: VKFORMER_LEAVE_OUT, else DeviceOptions::leave_out
 /// ("0": nothing), else the file. Throws Error for an empty name between commas. Of a file that is
-/// damaged those lines are used that can be, and Capabilities::left_out_damage says so.
+/// damaged those lines are used that can be, and Capabilities::left_out_damage says so; it says
+/// that a file is not used because of "0", too.
 void find_left_out(Capabilities& capabilities, const DeviceOptions& options, const std::filesystem::path& folder,
                    const DeviceUuid& uuid);
 

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
-#include <cstring>
 #include <exception>
 #include <thread>
 
@@ -21,36 +19,13 @@
 #include "runtime/compile/prune.h"
 #include "runtime/compile/specialize.h"
 #include "runtime/compile/spirv_words.h"
+#include "runtime/device/cache_frame.h"
 
 namespace vkf {
 
 namespace {
 
-constexpr std::uint32_t kFrameMagic = 0x43464b56;  // "VKFC"
-constexpr std::uint32_t kFrameVersion = 1;
 constexpr std::uint64_t kMostCacheBytes = std::uint64_t{1} << 30;
-
-struct FrameHeader {
-    std::uint32_t magic, version, vendor_id, device_id, driver_version, api_version;
-    std::array<std::uint8_t, 16> uuid;
-    std::uint64_t bytes, checksum;
-};
-static_assert(sizeof(FrameHeader) == 56);
-
-constexpr std::uint64_t kFnvBasis = 0xcbf29ce484222325u;
-
-/// 64-bit FNV-1a of Fowler, Noll and Vo.
-std::uint64_t fnv1a(std::span<const std::byte> data, std::uint64_t hash = kFnvBasis) {
-    for (const std::byte b : data) {
-        hash = (hash ^ static_cast<std::uint8_t>(b)) * 0x100000001b3u;
-    }
-    return hash;
-}
-
-FrameHeader header_for(const Capabilities& device, std::span<const std::byte> data) {
-    return {kFrameMagic,        kFrameVersion,     device.vendor_id, device.device_id, device.driver_version,
-            device.api_version, device.cache_uuid, data.size(),      fnv1a(data)};
-}
 
 /// What is known by name of the capabilities that the runtime does not enable.
 std::string capability_name(std::uint32_t capability) {
@@ -111,9 +86,12 @@ void check_made(VulkanDevice& core, VkResult result, const char* call, const Ker
     throw RefusedKernel(call, kernel, result);
 }
 
-/// The type of descriptor by which an image is bound, or what is none.
-VkDescriptorType type_of(ImageAccess image) {
-    switch (image) {
+/// The type of descriptor of a binding, of which the first may be an image.
+VkDescriptorType type_of(std::size_t binding, ImageAccess image, bool has_texels) {
+    if (has_texels) {
+        return VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER;
+    }
+    switch (binding == 0 ? image : ImageAccess::none) {
         case ImageAccess::none: break;
         case ImageAccess::sampled: return VK_DESCRIPTOR_TYPE_SAMPLED_IMAGE;
         case ImageAccess::storage: return VK_DESCRIPTOR_TYPE_STORAGE_IMAGE;
@@ -145,33 +123,7 @@ bool RefusedKernel::lasts() const noexcept {
 }
 
 VkDescriptorType Pipeline::descriptor_type(std::size_t binding) const noexcept {
-    return texel_bytes[binding] != 0 ? VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER
-                                     : type_of(binding == 0 ? image : ImageAccess::none);
-}
-
-std::vector<std::byte> frame_cache(const Capabilities& device, std::span<const std::byte> data) {
-    const FrameHeader header = header_for(device, data);
-    std::vector<std::byte> out(sizeof(header) + data.size());
-    std::memcpy(out.data(), &header, sizeof(header));
-    std::copy(data.begin(), data.end(), out.begin() + sizeof(header));
-    return out;
-}
-
-std::span<const std::byte> unframe_cache(const Capabilities& device, std::span<const std::byte> file) {
-    if (file.size() < sizeof(FrameHeader)) {
-        return {};
-    }
-    const auto data = file.subspan(sizeof(FrameHeader));
-    const FrameHeader expected = header_for(device, data);
-    return std::memcmp(file.data(), &expected, sizeof(expected)) == 0 ? data : std::span<const std::byte>();
-}
-
-std::string cache_file_name(const Capabilities& device, std::span<const std::uint8_t> more) {
-    const FrameHeader header = header_for(device, {});
-    const std::uint64_t hash = fnv1a(std::as_bytes(more), fnv1a(std::as_bytes(std::span(&header, 1))));
-    char text[32];
-    std::snprintf(text, sizeof(text), "%016llx.pipelines", static_cast<unsigned long long>(hash));
-    return text;
+    return type_of(binding, image, texel_bytes[binding] != 0);
 }
 
 PipelineStore::PipelineStore(VulkanDevice& core, std::filesystem::path cache_file)
@@ -234,9 +186,7 @@ PipelineStore::Layout& PipelineStore::layout(std::uint32_t bindings, ImageAccess
     }
     std::vector<VkDescriptorSetLayoutBinding> slots(bindings);
     for (std::uint32_t i = 0; i < bindings; ++i) {
-        const VkDescriptorType type = (texels >> i & 1u) != 0 ? VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER
-                                                              : type_of(i == 0 ? image : ImageAccess::none);
-        slots[i] = {i, type, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
+        slots[i] = {i, type_of(i, image, (texels >> i & 1u) != 0), 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
     }
     const VkDescriptorSetLayoutCreateInfo set_info{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO, nullptr, 0,
                                                    bindings, slots.data()};

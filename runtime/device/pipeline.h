@@ -120,12 +120,4 @@ private:
     std::atomic<std::uint64_t> refusals_ = 0;
 };
 
-/// The cache file's frame around the driver's data: identifies device, driver and length, and
-/// carries a checksum.
-std::vector<std::byte> frame_cache(const Capabilities& device, std::span<const std::byte> data);
-/// The driver's data; empty when the file is damaged, cut short, or of another device or driver.
-std::span<const std::byte> unframe_cache(const Capabilities& device, std::span<const std::byte> file);
-/// A name that tells models of devices and drivers apart, and with `more` of a device, devices.
-std::string cache_file_name(const Capabilities& device, std::span<const std::uint8_t> more = {});
-
 }  // namespace vkf

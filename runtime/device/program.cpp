@@ -249,14 +249,14 @@ void ProgramCore::refuse_image(const StorageInfo& info) const {
     }
 }
 
-void ProgramCore::check_numbers(std::size_t check, std::span<const std::byte> data) {
+std::int64_t ProgramCore::check_numbers(std::size_t check, std::span<const std::byte> data) const {
     const ContentCheck& c = plan.content_checks[check];
     const std::int64_t limit = c.limit.eval(sizes);
     const std::span numbers(reinterpret_cast<const std::int32_t*>(data.data()), data.size() / sizeof(std::int32_t));
     if (const std::string wrong = c.fault(numbers, limit); !wrong.empty()) {
         throw Error(wrong, options.name + ": input " + plan.storages[c.storage].name + ", " + c.what);
     }
-    checked_limits[check] = limit;
+    return limit;
 }
 
 void ProgramCore::upload(std::string_view name, HostType type, std::span<const std::byte> data) {
@@ -284,12 +284,17 @@ void ProgramCore::upload(std::string_view name, HostType type, std::span<const s
     } else {
         std::copy(data.begin(), data.end(), mapped + io_offset[id]);
     }
-    bound[id] = {};
+    put_bound(id, {});
     input->uploaded = true;
     input->dirty = true;
     input->uploaded_elements = count;
     for (std::size_t i = 0; i < info.shape.size(); ++i) {
         input->uploaded_shape[i] = info.shape[i].eval(sizes);
+    }
+    for (std::size_t c = 0; c < plan.content_checks.size(); ++c) {
+        if (plan.content_checks[c].storage == id) {
+            checked_limits[c] = plan.content_checks[c].limit.eval(sizes);
+        }
     }
 }
 

@@ -51,7 +51,8 @@ struct InputState {
     std::uint64_t uploaded_elements = 0;
     std::array<std::int64_t, kMaxRank> uploaded_shape{};
     bool uploaded = false;
-    bool dirty = false;  ///< the mirror is newer than the device
+    /// the mirror is newer than the device, as far as runs are known to have finished
+    bool dirty = false;
 };
 
 /// The place up to which a recording has come.
@@ -124,7 +125,6 @@ struct ProgramCore {
     bool run_unread = false;
     VkQueryPool queries = VK_NULL_HANDLE;
     std::size_t submissions = 0;
-    Canary canary;
     std::vector<std::int64_t> run_sizes;  ///< sizes of the last run
     Cost run_cost;                        ///< its work
     bool ran = false;
@@ -143,6 +143,10 @@ struct ProgramCore {
     /// Calls allocate(), and makes what record() needs besides.
     void allocate_for_host(const BufferRange& host_scratch = {});
     Status check_sizes(std::span<const std::int64_t> values) const noexcept;
+    /// Throws what is wrong as an Error at the program, whose name its message begins with.
+    [[noreturn]] void refuse(const Status& wrong) const;
+    /// True where an input or output of that name is bound to a tensor.
+    bool is_bound(StorageKind kind, std::string_view name) const { return bool(bound[plan.named(kind, name)]); }
     /// Computes kernel, push constants and groups of one dispatch at these sizes.
     Status prepare(std::size_t dispatch, std::span<const std::int64_t> values, Command& command) const noexcept;
     Cost cost(std::span<const std::int64_t> values) const noexcept;
@@ -182,10 +186,13 @@ struct ProgramCore {
     /// Does a collective on what lies in `exchanged`, which the device has finished writing.
     void exchange(std::size_t dispatch, const Command& command);
     void upload(std::string_view name, HostType type, std::span<const std::byte> data);
-    /// Throws where the numbers of an input are not what a check asks for at the sizes set now.
-    void check_numbers(std::size_t check, std::span<const std::byte> data);
+    /// Returns the limit of a check at the sizes set now. Throws where the numbers of its input are
+    /// not what it asks for.
+    std::int64_t check_numbers(std::size_t check, std::span<const std::byte> data) const;
     void download(std::string_view name, HostType type, std::span<std::byte> to);
     void bind(std::string_view name, const DeviceTensor& tensor);
+    /// Puts a tensor, or none, in the place of the one that was bound. No run uses that any more.
+    void put_bound(StorageId id, DeviceTensor tensor) noexcept;
     /// Throws unless every bound tensor has the shape that its input or output has now, and outputs
     /// share their memory with nothing.
     void check_bound() const;
@@ -196,7 +203,7 @@ struct ProgramCore {
     std::uint64_t elements_of(StorageId storage, std::span<const std::int64_t> values) const noexcept;
     /// The sizes of an input or output at the symbols' values now.
     std::vector<std::int64_t> shape_of(StorageId external) const;
-    /// The input was uploaded since the last run.
+    /// The input was uploaded since the last run that finished.
     bool is_dirty(StorageId input) const noexcept;
 
 private:

@@ -187,6 +187,9 @@ ProgramCore::~ProgramCore() {
         } catch (const std::exception&) {  // lost: nothing is under way any more; or given up
         }
     }
+    for (StorageId id = 0; id < bound.size(); ++id) {
+        put_bound(id, {});
+    }
     if (device->given_up) {
         return;
     }

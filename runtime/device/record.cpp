@@ -155,7 +155,7 @@ Cost Program::cost(std::span<const SizeSetting> sizes) const {
     std::vector<std::int64_t> values = core_->sizes;
     for (Status wrong : {core_->settle(sizes, values), core_->check_sizes(values)}) {
         if (!wrong) {
-            throw Error(wrong.message.data(), {}, wrong.error_result());  // which names the program
+            core_->refuse(wrong);
         }
     }
     return core_->cost(values);

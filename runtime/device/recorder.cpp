@@ -279,23 +279,30 @@ Status ProgramCore::check_sizes(std::span<const std::int64_t> values) const noex
         const std::int64_t value = c.value.eval(values);
         const std::int64_t limit = c.limit.eval(values);
         if (value > limit) {
-            return failure(-1, "%s: %lld is more than %lld at the sizes given", c.what.c_str(),
-                           static_cast<long long>(value), static_cast<long long>(limit));
+            return failure(-1, "%s: %s: %lld is more than %lld at the sizes given", options.name.c_str(),
+                           c.what.c_str(), static_cast<long long>(value), static_cast<long long>(limit));
         }
     }
     for (const SignedSize& s : plan.signed_sizes) {
         if (s.size.eval(values) < 0) {
-            return failure(-1, "%s is negative at the sizes given", s.what.c_str());
+            return failure(-1, "%s: %s is negative at the sizes given", options.name.c_str(), s.what.c_str());
         }
     }
     return {};
+}
+
+void ProgramCore::refuse(const Status& wrong) const {
+    std::string_view text = wrong.message.data();
+    const std::string name = options.name + ": ";
+    text.remove_prefix(text.starts_with(name) ? name.size() : 0);
+    throw Error(std::string(text), options.name, wrong.error_result());
 }
 
 Status ProgramCore::prepare(std::size_t dispatch, std::span<const std::int64_t> values,
                             Command& command) const noexcept {
     const PlannedDispatch& planned = plan.dispatches[dispatch];
     if (!plan.prepare(planned, values, command)) {
-        return failure(-1, "%s: a size is negative at the sizes given",
+        return failure(-1, "%s: %s: a size is negative at the sizes given", options.name.c_str(),
                        plan.nodes[planned.dispatch.node].label.c_str());
     }
     return {};

@@ -299,6 +299,7 @@ std::string Program::time_table() const {
 }
 
 void Program::write_trace(const std::filesystem::path& path) const {
+    const std::vector<DispatchTime>& all = times();  // where it throws the file stays as it is
     errno = 0;
     std::ofstream out(path);
     if (!out) {
@@ -308,7 +309,7 @@ void Program::write_trace(const std::filesystem::path& path) const {
     out << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
     out << "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\""
         << escape(core_->device->capabilities.name) << "\"}}";
-    for (const DispatchTime& t : times()) {
+    for (const DispatchTime& t : all) {
         out << ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":1,\"ts\":" << json_number(t.start_ms * 1e3, 3)
             << ",\"dur\":" << json_number(t.ms * 1e3, 3) << ",\"name\":\"" << escape(t.label)
             << "\",\"args\":{\"kernel\":\"" << escape(t.kernel) << "\",\"flops\":" << json_number(t.flops, 0)

@@ -111,7 +111,7 @@ public:
 private:
     void end(VkCommandBuffer commands) {
         if (core_.has_canary()) {
-            core_.canary.record(core_.device, commands);
+            core_.runs->canary.record(core_.device, commands);
         }
         open_ = VK_NULL_HANDLE;
         core_.device->check_result(core_.device->api.vkEndCommandBuffer(commands), "vkEndCommandBuffer");
@@ -169,7 +169,12 @@ void ProgramCore::finish_run() {
     run_unread = false;
     runs->wait();
     device->check_alive();  // a ticket may have been told first that the device was lost
-    canary.check(options.name);
+    if (runs->dropped == runs->submitted) {
+        return;  // or that the run did not run
+    }
+    for (InputState& input : inputs) {
+        input.dirty = false;
+    }
     ran = true;
     if (options.profile && queries) {
         read_times();
@@ -233,6 +238,9 @@ Ticket ProgramCore::submit(bool ticket) {
     if (!record_scratch.empty() && record_scratch[0].in_use) {
         throw Error("run() takes slot 0, whose recording was not told to have finished", options.name);
     }
+    if (Status wrong = check_sizes(sizes); !wrong) {
+        refuse(wrong);
+    }
     check_bound();
     for (const InputState& input : inputs) {
         if (bound[input.storage]) {
@@ -258,7 +266,8 @@ Ticket ProgramCore::submit(bool ticket) {
             const ContentCheck& check = plan.content_checks[c];
             if (check.storage == input.storage && check.limit.eval(sizes) != checked_limits[c]) {
                 const std::byte* mapped = io.mapped() ? io.mapped() : upload_mirror.mapped();
-                check_numbers(c, std::span(mapped + io_offset[input.storage], wanted * sizeof(std::int32_t)));
+                checked_limits[c] =
+                    check_numbers(c, std::span(mapped + io_offset[input.storage], wanted * sizeof(std::int32_t)));
             }
         }
     }
@@ -272,7 +281,7 @@ Ticket ProgramCore::submit(bool ticket) {
     }
     finish_run();
     if (!runs) {
-        runs = std::make_shared<SubmittedRuns>(device);
+        runs = std::make_shared<SubmittedRuns>(device, options.name);
     }
     if (ticket) {
         runs->make_semaphore();
@@ -294,7 +303,7 @@ Ticket ProgramCore::submit(bool ticket) {
     run_sizes.reserve(sizes.size());  // no exception may come after the submission
     // from here on the outputs are no longer those of the last run
     ran = false;
-    canary.begin();
+    timed = false;
     runs->begin();
     Submissions submissions_of_run(*this);
     Sink sink;
@@ -319,7 +328,7 @@ Ticket ProgramCore::submit(bool ticket) {
         std::rethrow_exception(submissions_of_run.error);
     }
     if (!status) {
-        throw Error(status.message.data(), options.name, status.error_result());
+        refuse(status);
     }
     barrier(vk, sink.commands, sink.mirrors ? kTransfer : kCompute,
             sink.mirrors ? VK_ACCESS_TRANSFER_WRITE_BIT : VK_ACCESS_SHADER_WRITE_BIT, VK_PIPELINE_STAGE_HOST_BIT,
@@ -328,9 +337,6 @@ Ticket ProgramCore::submit(bool ticket) {
     submissions = submissions_of_run.used();
     if (plan.memory.exchanged == 0) {  // else other ranks take part of the time
         runs->timed.work = run_cost.total();
-    }
-    for (InputState& input : inputs) {
-        input.dirty = false;
     }
     run_sizes = sizes;
     run_unread = true;

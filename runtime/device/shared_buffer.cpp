@@ -10,6 +10,7 @@
 
 #if defined(__unix__) || defined(__APPLE__)
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #endif
 
@@ -21,9 +22,32 @@ namespace {
 #if defined(__unix__) || defined(__APPLE__)
 int duplicate_descriptor(int descriptor) noexcept { return fcntl(descriptor, F_DUPFD_CLOEXEC, 0); }
 void close_descriptor(int descriptor) noexcept { close(descriptor); }
+
+/// Says why a descriptor cannot be of so many bytes of memory. Drivers give descriptors of files,
+/// of devices and of what has no type; of the latter two nobody can tell the size.
+std::string why_no_memory(int descriptor, std::uint64_t bytes) {
+    struct stat about {};
+    if (fstat(descriptor, &about) != 0) {
+        return {};
+    }
+    switch (about.st_mode & S_IFMT) {
+        case S_IFIFO: return "is a pipe";
+        case S_IFSOCK: return "is a socket";
+        case S_IFDIR: return "is a folder";
+        case S_IFREG:
+            if (const auto there = static_cast<std::uint64_t>(about.st_size); there < bytes) {
+                return "is a file of " + std::to_string(there) + " bytes, and the device wants " +
+                       std::to_string(bytes);
+            }
+            break;
+        default: break;
+    }
+    return {};
+}
 #else
 int duplicate_descriptor(int) noexcept { return -1; }
 void close_descriptor(int) noexcept {}
+std::string why_no_memory(int, std::uint64_t) { return {}; }
 #endif
 
 }  // namespace
@@ -191,6 +215,10 @@ SharedBuffer Device::import_fd(int descriptor, std::uint64_t bytes) const {
     shared->exportable = true;
     constexpr auto kType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
     const VkMemoryRequirements needs = make_buffer(*core_, bytes, kType, shared->buffer, kImportFd);
+    // drivers wait at a pipe for ever, and take files that are too small
+    if (const std::string why = why_no_memory(descriptor, needs.size); !why.empty()) {
+        throw Error("descriptor " + std::to_string(descriptor) + " " + why, kImportFd);
+    }
     // A copy goes to the driver, which takes it over as soon as it has memory. Another is kept, to
     // be handed on: NVIDIA's driver 580 gives memory of its own to an import that is to be exported
     // too. The caller's is closed when all is well.

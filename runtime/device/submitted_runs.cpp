@@ -2,6 +2,7 @@
 #include "runtime/device/submitted_runs.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace vkf {
 
@@ -11,7 +12,8 @@ using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
-SubmittedRuns::SubmittedRuns(std::shared_ptr<DeviceCore> core) : device(std::move(core)), fence(device->make_fence()) {}
+SubmittedRuns::SubmittedRuns(std::shared_ptr<DeviceCore> core, std::string program)
+    : device(std::move(core)), fence(device->make_fence()), program_(std::move(program)) {}
 
 SubmittedRuns::~SubmittedRuns() {
     if (device->given_up) {
@@ -52,12 +54,25 @@ bool SubmittedRuns::has_finished(std::uint64_t run) const {
     if (lost != 0 && run >= lost) {
         device->check_alive();
     }
+    if (dropped != 0 && run == dropped) {
+        std::rethrow_exception(why_dropped_);
+    }
     return finished >= run;
 }
 
-void SubmittedRuns::fail() noexcept {
+void SubmittedRuns::end() noexcept {
     finished = submitted;
+    try {
+        canary.check(program_);
+    } catch (...) {
+        dropped = submitted;
+        why_dropped_ = std::current_exception();
+    }
+}
+
+void SubmittedRuns::fail() noexcept {
     lost = device->lost ? submitted : 0;
+    end();
 }
 
 bool SubmittedRuns::busy() noexcept {
@@ -129,7 +144,7 @@ bool SubmittedRuns::wait(std::chrono::nanoseconds timeout) {
     }
     learn(limit > 0 ? start : Clock::time_point::max());
     end();
-    return true;
+    return has_finished(submitted);
 }
 
 void SubmittedRuns::wait() {
@@ -145,6 +160,7 @@ void SubmittedRuns::wait() {
     }
     learn(start);
     end();
+    has_finished(submitted);
 }
 
 }  // namespace vkf

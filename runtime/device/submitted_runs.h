@@ -4,15 +4,18 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <memory>
+#include <string>
 
 #include "runtime/device/device_core.h"
+#include "runtime/device/memory.h"
 
 namespace vkf {
 
 struct SubmittedRuns {
-    /// Makes a fence.
-    explicit SubmittedRuns(std::shared_ptr<DeviceCore> core);
+    /// Makes a fence. `program` is named where a run did not run.
+    SubmittedRuns(std::shared_ptr<DeviceCore> core, std::string program);
     ~SubmittedRuns();
     SubmittedRuns(const SubmittedRuns&) = delete;
     SubmittedRuns& operator=(const SubmittedRuns&) = delete;
@@ -21,20 +24,24 @@ struct SubmittedRuns {
     /// them. Called once somebody asks for tickets.
     void make_semaphore();
     bool pending() const noexcept { return finished != submitted; }
-    /// True where this run has finished. Throws where the device was lost under it.
+    /// True where this run has finished. Throws where the device was lost under it, or it is the
+    /// last one that did not run.
     bool has_finished(std::uint64_t run) const;
     /// Asks the device whether the last run is still under way. It is where nobody can tell.
     bool busy() noexcept;
-    /// A run begins: what was timed so far is of another.
-    void begin() noexcept { timed = {}; }
+    /// A run begins: what was timed so far is of another, and the canary's words are.
+    void begin() noexcept {
+        timed = {};
+        canary.begin();
+    }
     /// A part of the run is this submission of the device.
     void follow(const VulkanDevice::Submission& submission) noexcept;
     /// Makes the fence ready for the next run.
     void reset();
     /// Submits the last command buffer of a run.
     void submit(VkCommandBuffer commands);
-    /// False where the run is still under way when the time is over. Throws where it failed; then
-    /// nothing is pending any more.
+    /// False where the run is still under way when the time is over. Throws where it failed, or did
+    /// not run; then nothing is pending any more.
     bool wait(std::chrono::nanoseconds timeout);
     void wait();
 
@@ -52,16 +59,21 @@ struct SubmittedRuns {
     /// timeline: the number of the last run that has finished; null until it is asked for
     VkSemaphore semaphore = VK_NULL_HANDLE;
     std::uint64_t submitted = 0, finished = 0;
-    std::uint64_t lost = 0;  ///< the run under which the device was lost, the last one; 0: none
+    std::uint64_t lost = 0;     ///< the run under which the device was lost, the last one; 0: none
+    std::uint64_t dropped = 0;  ///< the last run that did not run, as its canary tells; 0: none
+    Canary canary;
     Timed timed;
 
 private:
-    /// The last run has finished.
-    void end() noexcept { finished = submitted; }
+    /// The last run has finished, and the canary is asked.
+    void end() noexcept;
     /// Nobody waits for the last run any more, which failed.
     void fail() noexcept;
     /// It has finished, as somebody finds who waits since then.
     void learn(std::chrono::steady_clock::time_point waited_since) noexcept;
+
+    std::string program_;
+    std::exception_ptr why_dropped_;
 };
 
 }  // namespace vkf

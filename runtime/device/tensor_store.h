@@ -25,7 +25,8 @@ struct TensorStore {
     std::shared_ptr<DeviceCore> core;
     WeightLayout layout;
     std::vector<Block> blocks;
-    std::atomic<bool> bound = false;  ///< a tensor that a program was given, whose runs may use it
+    /// how often programs have a tensor, whose runs may use it
+    std::atomic<std::uint32_t> bound = 0;
     /// Bytes of weights that the device itself packed.
     std::uint64_t packed_on_device = 0;
     /// the number Deferred must have done before these are there

@@ -23,7 +23,8 @@ public:
     Ticket() = default;
 
     /// True once the run has finished. Does not wait. Throws Error where the device was lost before
-    /// that, each time.
+    /// that, each time; with DeviceOptions::canary also where the run did not run, each time until
+    /// another one did not.
     bool done() const;
     /// Waits until the run has finished. Throws as done() does.
     void wait() const;

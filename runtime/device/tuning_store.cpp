@@ -6,11 +6,12 @@
 #include <system_error>
 #include <vector>
 
+#include "runtime/base/error.h"
 #include "runtime/base/map_file.h"
 #include "runtime/base/read_file.h"
 #include "runtime/base/write_file.h"
 #include "runtime/compile/tuning_list.h"
-#include "runtime/device/pipeline.h"
+#include "runtime/device/cache_frame.h"
 
 namespace vkf {
 
@@ -42,13 +43,13 @@ std::filesystem::path tuning_path(const std::filesystem::path& folder, const Cap
 void find_tuning(Capabilities& capabilities, const DeviceOptions& options, const std::filesystem::path& folder) {
     const char* variable = std::getenv("VKFORMER_TUNING");
     const bool by_variable = variable && *variable != 0;
-    if (const std::string asked = by_variable ? variable : options.tuning; !asked.empty()) {
-        if (asked != kNone) {
-            capabilities.tuning = asked;
-            capabilities.tuning_is_asked = true;
-            capabilities.tuning_from = by_variable ? "VKFORMER_TUNING" : "DeviceOptions::tuning";
-            require_tuning(capabilities.tuning, capabilities.tuning_from);
-        }
+    const std::string asked = by_variable ? variable : options.tuning;
+    const std::string by = by_variable ? "VKFORMER_TUNING" : "DeviceOptions::tuning";
+    if (!asked.empty() && asked != kNone) {
+        capabilities.tuning = asked;
+        capabilities.tuning_is_asked = true;
+        capabilities.tuning_from = by;
+        require_tuning(asked, by);
         return;
     }
     const std::filesystem::path path = tuning_path(folder, capabilities);
@@ -56,9 +57,13 @@ void find_tuning(Capabilities& capabilities, const DeviceOptions& options, const
     if (path.empty() || !std::filesystem::exists(path, unknown)) {
         return;
     }
+    capabilities.tuning_from = utf8_name(path);
+    if (asked == kNone) {
+        capabilities.tuning_from += ", which is not used, for " + by + " is 0";
+        return;
+    }
     const std::vector<std::byte> bytes = read_regular_file(path, kMostTuningBytes).value_or(std::vector<std::byte>());
     std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    capabilities.tuning_from = utf8_name(path);
     if (!text.starts_with(kFirstLine) || !text.ends_with('\n')) {
         capabilities.tuning_from += ", which is not of this version and not used";
         return;

@@ -11,8 +11,8 @@
 namespace vkf {
 
 /// Puts into `capabilities` what was chosen: VKFORMER_TUNING, else DeviceOptions::tuning ("0":
-/// nothing), else the file. Throws Error for a list that is none; a file that is none is not used,
-/// and explain() says so.
+/// nothing), else the file. Throws Error for a list that is none; where there is a file that is not
+/// used, for it is none or because of "0", explain() says so.
 void find_tuning(Capabilities& capabilities, const DeviceOptions& options, const std::filesystem::path& folder);
 
 /// The file in that folder for this device and its driver; empty where the folder is.

@@ -3,6 +3,7 @@
 // library asks of one.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <utility>
@@ -28,6 +29,46 @@ struct GraphEdit {
         Graph& graph_;
         std::vector<std::string> kept_;
     };
+    /// Takes back the conditions and checks of runs that are added while it lives, unless they are
+    /// kept.
+    class Conditions {
+    public:
+        explicit Conditions(Graph& graph)
+            : graph_(graph), constraints_(std::ssize(graph.constraints_)), checks_(std::ssize(graph.content_checks_)) {}
+        ~Conditions() {
+            if (!kept_) {
+                graph_.constraints_.erase(graph_.constraints_.begin() + constraints_, graph_.constraints_.end());
+                graph_.content_checks_.erase(graph_.content_checks_.begin() + checks_, graph_.content_checks_.end());
+            }
+        }
+        Conditions(const Conditions&) = delete;
+        Conditions& operator=(const Conditions&) = delete;
+
+        void keep() noexcept { kept_ = true; }
+
+    private:
+        Graph& graph_;
+        std::ptrdiff_t constraints_, checks_;
+        bool kept_ = false;
+    };
+    /// Makes a graph what it was again, unless what is added while it lives is kept.
+    class Undo {
+    public:
+        explicit Undo(Graph& graph) : graph_(graph), before_(graph.clone()) {}
+        ~Undo() {
+            if (before_) {
+                graph_.go_back(*before_);
+            }
+        }
+        Undo(const Undo&) = delete;
+        Undo& operator=(const Undo&) = delete;
+
+        void keep() noexcept { before_.reset(); }
+
+    private:
+        Graph& graph_;
+        std::unique_ptr<Graph> before_;
+    };
     /// Makes a copy that compilation may change. Values keep their ids.
     static std::unique_ptr<Graph> clone(const Graph& graph) { return graph.clone(); }
     /// Replaces `nodes`, which are in graph order, by the nodes that `make` adds (Rewrite::make).
@@ -39,9 +80,9 @@ struct GraphEdit {
     /// Makes a weight a state of its name, so that nodes may write it.
     static void make_state(Graph& graph, StorageId weight) { graph.storages_[weight].kind = StorageKind::state; }
     /// Graph::state() whatever scopes are open: `name` is all of its name.
-    static Value state(Graph& graph, const std::string& name, const Shape& shape) {
+    static Value state(Graph& graph, const std::string& name, const Shape& shape, DType dtype = DType::f32) {
         const Scopes none(graph);
-        return graph.state(name, shape);
+        return graph.state(name, shape, dtype);
     }
     /// A constant of fp32 whose numbers may be made when a program gets its memory.
     static Value constant(Graph& graph, const std::string& name, const std::vector<std::int64_t>& shape,

@@ -283,6 +283,19 @@ std::unique_ptr<Graph> Graph::clone() const {
     return copy;
 }
 
+void Graph::go_back(Graph& before) noexcept {
+    storages_.resize(before.storages_.size());
+    // an output was none before
+    std::move(before.storages_.begin(), before.storages_.end(), storages_.begin());
+    values_.resize(before.values_.size());
+    symbols_ = std::move(before.symbols_);
+    named_ = std::move(before.named_);
+    constants_ = std::move(before.constants_);
+    nodes_ = std::move(before.nodes_);
+    constraints_ = std::move(before.constraints_);
+    content_checks_ = std::move(before.content_checks_);
+}
+
 void Graph::push_scope(const std::string& name) { scopes_.push_back(name); }
 
 void Graph::pop_scope() {

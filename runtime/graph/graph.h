@@ -36,12 +36,14 @@ public:
     Graph& operator=(const Graph&) = delete;
 
     /// A size that can be set before each run, from 0 to `max`, which is at least 1 and at most
-    /// 2^32 - 1. The same name gives the same size, and must come with the same maximum.
+    /// 2^32 - 1. The same name gives the same size, and must come with the same maximum. A graph
+    /// has at most 4096 such sizes.
     Dim symbol(const std::string& name, std::int64_t max);
 
     /// A tensor that the caller gives before each run: f32, f16, bf16 or i32, like a state. A graph
     /// computes in f32: to(x, DType::f32) reads f16 and bf16. In memory these take 2 bytes an
-    /// element, and the whole tensor a multiple of 4 bytes.
+    /// element, and the whole tensor a multiple of 4 bytes. No tensor has more than 2^32 - 1
+    /// elements.
     Value input(const std::string& name, Shape shape, DType dtype = DType::f32);
     /// A trained parameter, found by name in the Weights the graph is compiled with. The same name
     /// gives the same value. Its type is f32 or i32; Device::load() decides how memory keeps the
@@ -80,7 +82,9 @@ public:
 
     /// What each linear layer that is described from now on does with its result: given its input x
     /// and its result y before the activation, gives the value to go on with, of y's shape. Called
-    /// within the layer's Scope, so that scoped() tells its name.
+    /// within the layer's Scope, so that scoped() tells its name; not for linear layers that it
+    /// describes itself. Layers whose heads, widths or vocabulary are shared out over ranks throw
+    /// Error where there is one.
     using LinearHook = std::function<Value(Value x, Value y)>;
     void after_linear(LinearHook hook) { linear_hook_ = std::move(hook); }
     const LinearHook& linear_hook() const noexcept { return linear_hook_; }
@@ -132,6 +136,9 @@ private:
     explicit Graph(Clone);
 
     std::unique_ptr<Graph> clone() const;
+    /// Makes this graph what it was when it was cloned, where nodes, outputs and the like were
+    /// added since. Takes the clone's parts; values of before, and their shapes, stay good.
+    void go_back(Graph& before) noexcept;
     void replace(const std::vector<NodeId>& nodes, const Make& make, NodeId at);
     Value add_output(NodeInfo& node, const OutputSpec& spec);
     Value widen(NodeId id, std::shared_ptr<const void> params, const OutputSpec& output);

@@ -15,16 +15,26 @@ bool can_read(const NodeInfo& node, std::size_t i, const ValueInfo& view, const 
     return node.op->can_read ? node.op->can_read(node, i, view, moved) : is_contiguous(moved.shape, moved.strides);
 }
 
+bool reads(const Graph& graph, const NodeInfo& node, StorageId storage) {
+    return std::any_of(node.inputs.begin(), node.inputs.end(),
+                       [&](ValueId in) { return graph.values()[in].storage == storage; });
+}
+
+/// Says that a node writes what another reads; empty: it does not.
+std::string overwriting(const Graph& graph, const NodeInfo& writer, const NodeInfo& reader) {
+    for (const ValueId out : writer.writes) {
+        if (reads(graph, reader, graph.values()[out].storage)) {
+            return writer.label + " writes what " + reader.label + " reads";
+        }
+    }
+    return {};
+}
+
 }  // namespace
 
 RewriteSite::RewriteSite(Graph& graph, NodeId node, const std::vector<WantedOutputs>& wanted,
                          const RewriteLimits& limits)
     : graph_(graph), id_(node), wanted_(wanted), limits_(limits) {}
-
-bool RewriteSite::reads(const NodeInfo& node, StorageId storage) const {
-    return std::any_of(node.inputs.begin(), node.inputs.end(),
-                       [&](ValueId in) { return graph_.values()[in].storage == storage; });
-}
 
 NodeId RewriteSite::maker(std::size_t i, const OpType& op) const {
     const ValueInfo& read = graph_.values()[node().inputs[i]];
@@ -62,7 +72,7 @@ std::string RewriteSite::why_not_later(NodeId maker) const {
             return node.label + " is the output " + graph_.storages()[storage].name;
         }
         for (NodeId n = 0; n < graph_.nodes().size(); ++n) {
-            if (n != id_ && wanted_[n] != 0 && reads(graph_.nodes()[n], storage)) {
+            if (n != id_ && wanted_[n] != 0 && reads(graph_, graph_.nodes()[n], storage)) {
                 return node.label + " is read by " + graph_.nodes()[n].label + " too";
             }
         }
@@ -75,14 +85,12 @@ std::string RewriteSite::why_not_moved(NodeId earlier) const {
     for (NodeId n = earlier + 1; n < id_; ++n) {
         const NodeInfo& between = graph_.nodes()[n];
         for (const ValueId out : node.outputs) {
-            if (wanted_[n] != 0 && reads(between, graph_.values()[out].storage)) {
+            if (wanted_[n] != 0 && reads(graph_, between, graph_.values()[out].storage)) {
                 return between.label + " reads " + node.label + " before";
             }
         }
-        for (const ValueId out : between.writes) {
-            if (reads(node, graph_.values()[out].storage)) {
-                return between.label + " writes what " + node.label + " reads";
-            }
+        if (std::string why = overwriting(graph_, between, node); !why.empty()) {
+            return why;
         }
     }
     return {};
@@ -122,13 +130,9 @@ std::vector<NodeId> RewriteSite::siblings() const {
 }
 
 std::string RewriteSite::why_not_sooner(NodeId later) const {
-    const NodeInfo& node = graph_.nodes()[later];
     for (NodeId n = id_; n < later; ++n) {
-        const NodeInfo& between = graph_.nodes()[n];
-        for (const ValueId out : between.writes) {
-            if (reads(node, graph_.values()[out].storage)) {
-                return between.label + " writes what " + node.label + " reads";
-            }
+        if (std::string why = overwriting(graph_, graph_.nodes()[n], graph_.nodes()[later]); !why.empty()) {
+            return why;
         }
     }
     return {};

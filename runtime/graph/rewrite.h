@@ -84,8 +84,6 @@ public:
     static constexpr NodeId kNone = ~NodeId{0};
 
 private:
-    bool reads(const NodeInfo& node, StorageId storage) const;
-
     Graph& graph_;
     NodeId id_;
     const std::vector<WantedOutputs>& wanted_;

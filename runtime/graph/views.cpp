@@ -5,11 +5,12 @@
 #include <numeric>
 #include <utility>
 
+#include "runtime/graph/edit.h"
+#include "runtime/graph/info_of.h"
+
 namespace vkf {
 
 namespace {
-
-const ValueInfo& info(const Value& x) { return x.graph().values()[x.id()]; }
 
 std::size_t checked_dim(const char* op, const Value& x, int dim) {
     const int rank = static_cast<int>(x.rank());
@@ -57,7 +58,7 @@ Value reshape(Value x, Shape shape) {
     if (!(elements(x.shape()) == elements(shape))) {
         throw Error(x.str() + " cannot take shape " + g.str(shape) + ": the element counts differ", "reshape");
     }
-    const ValueInfo old = info(x);
+    const ValueInfo old = info_of(x);
     Shape sizes, steps;  // the old dimensions without those of size 1, which say nothing
     for (std::size_t i = 0; i < old.shape.size(); ++i) {
         if (!(old.shape[i] == Dim(1))) {
@@ -101,7 +102,7 @@ Value reshape(Value x, Shape shape) {
 }
 
 Value permute(Value x, const std::vector<std::size_t>& order) {
-    const ValueInfo old = info(x);
+    const ValueInfo old = info_of(x);
     std::vector<std::size_t> sorted = order;
     std::sort(sorted.begin(), sorted.end());
     std::vector<std::size_t> all(x.rank());
@@ -129,7 +130,7 @@ Value transpose(Value x, int a, int b) {
 Value slice(Value x, int dim, Dim start, Dim length) {
     Graph& g = x.graph();
     const std::size_t d = checked_dim("slice", x, dim);
-    ValueInfo view = info(x);
+    ValueInfo view = info_of(x);
     // by themselves first: their sum may not fit in 64 bits
     const std::int64_t most = g.max_of(view.shape[d]);
     for (const Dim& d0 : {start, length}) {
@@ -145,6 +146,7 @@ Value slice(Value x, int dim, Dim start, Dim length) {
     if (end.is_constant() && view.shape[d].is_constant() && end.constant() > view.shape[d].constant()) {
         throw Error(what + " lies outside it", "slice");
     }
+    GraphEdit::Conditions conditions(g);
     for (const Dim& d0 : {start, length}) {
         if (!d0.is_constant()) {
             g.constrain(Dim(0), d0, what);
@@ -155,12 +157,14 @@ Value slice(Value x, int dim, Dim start, Dim length) {
     }
     view.offset = view.offset + start * view.strides[d];
     view.shape[d] = std::move(length);
-    return g.add_view(x, std::move(view.shape), std::move(view.strides), std::move(view.offset));
+    const Value out = g.add_view(x, std::move(view.shape), std::move(view.strides), std::move(view.offset));
+    conditions.keep();
+    return out;
 }
 
 Value broadcast_to(Value x, const Shape& shape) {
     Graph& g = x.graph();
-    const ValueInfo old = info(x);
+    const ValueInfo old = info_of(x);
     if (old.shape.size() > shape.size()) {
         throw Error(x.str() + " has more dimensions than " + g.str(shape), "broadcast_to");
     }
@@ -223,6 +227,6 @@ Shape broadcast_shapes(const char* op, const Value& a, const Value& b) {
     return out;
 }
 
-bool is_contiguous(const Value& x) { return is_contiguous(info(x).shape, info(x).strides); }
+bool is_contiguous(const Value& x) { return is_contiguous(info_of(x).shape, info_of(x).strides); }
 
 }  // namespace vkf

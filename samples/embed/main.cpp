@@ -49,21 +49,36 @@ struct Flight {
     std::uint64_t digest = kDigestOfNothing;
 };
 
+/// True where the share of the picture that is drawn on tells something: with enough boids for its
+/// shape, and not too many. The world is as wide as the picture, and its height does not change.
+bool fills(const Options& o, VkExtent2D size) {
+    const double crowd = o.boids * static_cast<double>(size.height) / size.width;
+    return o.boids >= 16 && crowd >= 24 && crowd <= 200;
+}
+
 /// Counts what is wrong and says it.
 int verdict(const Options& o, const Renderer& renderer, const Gpu& gpu, double bright) {
     int wrong = 0;
+    const auto expect = [&](bool right, const std::string& bound) {
+        if (!right) {
+            std::printf("that is wrong: %s\n", bound.c_str());
+            ++wrong;
+        }
+    };
     if (const Lessons* lessons = renderer.lessons()) {
         const double fell = lessons->last() / lessons->first();
         std::printf("the loss fell from %.3f to %.3f\n", lessons->first(), lessons->last());
-        wrong += o.learn_to == 0 || fell <= o.learn_to ? 0 : 1;
+        expect(
+            o.learn_to == 0 || fell <= o.learn_to,
+            "it fell to " + std::to_string(fell) + " of what it was, and --learn-to is " + std::to_string(o.learn_to));
     } else {
         const Flock flock{o.boids, o.hunters};
         const double difference = difference_from_rules(flock, renderer.tokens(), renderer.said());
         std::printf("accelerations differ from the rules in double precision by at most %.2g\n", difference);
-        wrong += difference <= 1e-3 ? 0 : 1;
+        expect(difference <= 1e-3, "they may by 0.001");
     }
     std::printf("%.1f %% of the last picture is drawn on\n", 100 * bright);
-    wrong += bright > 0.005 && bright < 0.5 ? 0 : 1;
+    expect(!fills(o, parse_size(o.size)) || (bright > 0.005 && bright < 0.5), "0.5 to 50 % must be");
     for (const std::string& message : gpu.messages()) {
         std::printf("%s\n", message.c_str());
         ++wrong;
@@ -164,12 +179,15 @@ int main(int argc, char** argv) try {
     app.add_flag("--window", o.window, "show them");
     app.add_flag("--learn", o.learn, "begin at random, and learn from the layer of rules while flying");
     add_number(app, "--learn-budget", o.lessons.budget_ms, "milliseconds of the device's time a frame, on average")
+        ->needs("--learn")
         ->check(CLI::Range(0.01, 1000.0))
         ->capture_default_str();
     add_number(app, "--learn-steps", o.lessons.steps, "exactly so many a frame instead; 0: by the budget")
+        ->needs("--learn")
         ->check(CLI::Range(0u, Lessons::kMost))
         ->capture_default_str();
-    add_number(app, "--learn-to", o.learn_to, "fail unless the loss falls to this share of what it was");
+    add_number(app, "--learn-to", o.learn_to, "fail unless the loss falls to this share of what it was")
+        ->needs("--learn");
     app.add_flag("--repeat", o.repeat, "fly twice, and fail unless every bit is the same");
     if (const int code = parse_arguments(app, argc, argv); code >= 0) {
         return code;

@@ -240,15 +240,12 @@ int fine_tune(Options o) {
     nlohmann::json report{
         {"losses", nlohmann::json::array()}, {"grad_norms", nlohmann::json::array()}, {"tokens_per_second", 0.0}};
     write_json(o.json, report);  // it can be written, then
-    try {
-        take_steps(o, texts, tuner, report);
-    } catch (...) {  // what was learned before is not lost
+    const auto keep = [&] {
         save(o, tuner);
         write_json(o.json, report);
-        throw;
-    }
-    save(o, tuner);
-    write_json(o.json, report);
+    };
+    save_if_it_throws([&] { take_steps(o, texts, tuner, report); }, keep);
+    keep();
     if (interrupted != 0) {
         std::fprintf(stderr, "\n%s after step %lld\n", o.save.empty() ? "stopped" : "saved; --resume goes on",
                      static_cast<long long>(tuner.trainer().step()));
@@ -263,7 +260,8 @@ void add_options(CLI::App& app, Options& o) {
     app.option_defaults()->always_capture_default();
     app.add_option("model", o.model, "folder with config.json and model.safetensors (or shards)")->required();
     CLI::Option* ids = app.add_option("--ids", o.ids, "file of token ids with spaces between, a text a line");
-    app.add_option("--text", o.text, "file of text, a text a line, for the model's tokenizer")->excludes(ids);
+    app.add_option("--text", o.text, "file of text, a text a line, for the model's tokenizer, begin and end added")
+        ->excludes(ids);
     add_number(app, "--steps", o.steps, "steps in all")->check(CLI::Range(1, 1 << 24));
     add_number(app, "--batch", o.batch, "texts of a step")->check(CLI::Range(1, 4096));
     add_number(app, "--micro-batch", o.micro_batch, "texts that run together, in less memory; 0: all of a step")

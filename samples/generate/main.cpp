@@ -387,6 +387,9 @@ int main(int argc, char** argv) {
         if (!options.speeds.empty() && options.parallel != "tensor" && options.parallel != "layers") {
             throw CLI::ValidationError("--speeds", "goes with --tensor-parallel or --layer-parallel");
         }
+        if (app.count("--limit") != 0 && options.parallel.empty()) {
+            throw CLI::ValidationError("--limit", "goes with --tensor-parallel, --layer-parallel or --parallel");
+        }
         if (!options.adapter.empty() && (options.check || !options.texts.empty())) {
             throw CLI::ValidationError("--adapter", "--check and --accuracy are of the model alone");
         }

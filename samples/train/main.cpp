@@ -210,6 +210,29 @@ void save(const Options& options, const Model& model, DatesTrainer& trainer) {
     write_file(options.out / "config.json", model.text() + "\n");
 }
 
+/// Takes the steps that are left. `curve` gets the loss of each.
+void take_steps(const vkf::Device& device, const Options& options, const Model& model, const DatesOptions& o,
+                DatesTrainer& trainer, std::vector<CurvePoint>& curve) {
+    Progress progress(trainer.step(), o.steps, o.batch * (o.source + o.target - 1));
+    double smooth = 0;
+    while (trainer.step() < o.steps && !interrupted) {
+        const Batch batch = batch_of(model, o, trainer.step());
+        const double loss = trainer.take_step(batch.sources, batch.targets);
+        smooth = curve.empty() ? loss : 0.95 * smooth + 0.05 * loss;
+        curve.push_back({static_cast<double>(trainer.step()), smooth});
+        progress.show(trainer.step(), smooth);
+        if (options.evaluate > 0 && trainer.step() % options.evaluate == 0) {
+            save(options, model, trainer);
+            progress.end_line();
+            std::printf("step %lld: %.1f %% of %lld unseen dates are right\n", static_cast<long long>(trainer.step()),
+                        100 * exact_answers(device, model, trainer, options.unseen),
+                        static_cast<long long>(options.unseen));
+            std::fflush(stdout);
+        }
+    }
+    progress.end_line();
+}
+
 int train(const Options& options) {
     const Model model(options.config);
     if (!options.resume) {
@@ -228,29 +251,20 @@ int train(const Options& options) {
     }
     prepare_folder(options.out);
     std::signal(SIGINT, [](int) { interrupted = true; });
-    Progress progress(trainer.step(), o.steps, o.batch * (o.source + o.target - 1));
     std::vector<CurvePoint> curve;
-    double smooth = 0;
-    while (trainer.step() < o.steps && !interrupted) {
-        const Batch batch = batch_of(model, o, trainer.step());
-        const double loss = trainer.take_step(batch.sources, batch.targets);
-        smooth = curve.empty() ? loss : 0.95 * smooth + 0.05 * loss;
-        curve.push_back({static_cast<double>(trainer.step()), smooth});
-        progress.show(trainer.step(), smooth);
-        if (options.evaluate > 0 && trainer.step() % options.evaluate == 0) {
-            save(options, model, trainer);
-            progress.end_line();
-            std::printf("step %lld: %.1f %% of %lld unseen dates are right\n", static_cast<long long>(trainer.step()),
-                        100 * exact_answers(device, model, trainer, options.unseen),
-                        static_cast<long long>(options.unseen));
-            std::fflush(stdout);
+    const auto keep = [&] {
+        save(options, model, trainer);
+        if (!curve.empty()) {
+            write_loss_curve(options.out / "loss.svg", curve);
         }
-    }
-    progress.end_line();
-    save(options, model, trainer);
-    if (!curve.empty()) {
-        write_loss_curve(options.out / "loss.svg", curve);
-    }
+    };
+    const auto keep_steps = [&, first = trainer.step()] {
+        if (trainer.step() > first) {
+            keep();
+        }
+    };
+    save_if_it_throws([&] { take_steps(device, options, model, o, trainer, curve); }, keep_steps);
+    keep();
     if (interrupted) {
         std::printf("saved after step %lld; --resume goes on\n", static_cast<long long>(trainer.step()));
         return 130;  // as a shell has it

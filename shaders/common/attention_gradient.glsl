@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The code that the GPU's kernels of attention's gradient share: constants, buffers, where rows
-// lie, and what a pair of a query and a key gives to the sums.
+// The code that the GPU's kernels of attention's gradient share: buffers, loads and stores, and
+// what shared memory has of a tile's mask and statistics.
 //
 // A group takes kRows near rows, and walks over tiles of far rows. Of the queries' gradient, near
 // rows are queries and far ones keys; of the keys' and values', the other way round. A pair has the
@@ -11,23 +11,11 @@
 
 #include "attention.h"
 #include "attention_gradient_tiles.h"
+#include "common/gradient_pairs.glsl"
 
-layout(local_size_x_id = 0) in;
-layout(constant_id = kAttentionGradientSpecSide) const uint kSide = 0;
-layout(constant_id = kAttentionGradientSpecBlocks) const uint kBlocks = 1;
-layout(constant_id = kAttentionGradientSpecFours) const uint kFours = 0;
-layout(constant_id = kAttentionGradientSpecCausal) const uint kCausal = 0;
-layout(constant_id = kAttentionGradientSpecFill) const uint kFill = 0xff800000u;
-layout(constant_id = kAttentionGradientSpecGroup) const uint kGroup = 1;
-layout(constant_id = kAttentionGradientSpecThreshold) const uint kThreshold = 0;
-layout(constant_id = kAttentionGradientSpecKeepScale) const float kKeepScale = 1.0;
-layout(constant_id = kAttentionGradientSpecMask) const uint kMask = 0;
-layout(constant_id = kAttentionGradientSpecBias) const uint kBias = 0;
-layout(constant_id = kAttentionGradientSpecSlopes) const uint kSlopes = 0;
-layout(constant_id = kAttentionGradientSpecScale) const float kScale = 1.0;
-layout(constant_id = kAttentionGradientSpecSoftcap) const float kSoftcap = 0.0;
-layout(constant_id = kAttentionGradientSpecHeads) const uint kHeads = 1;
 layout(constant_id = kAttentionGradientSpecRows) const uint kRows = 32;
+
+const uint kTile = kAttentionGradientTile;
 
 layout(set = 0, binding = kAttentionGradientBindingQuery) readonly buffer Query { float query[]; };
 layout(set = 0, binding = kAttentionGradientBindingQuery) readonly buffer QueryFours { vec4 query_fours[]; };
@@ -37,27 +25,10 @@ layout(set = 0, binding = kAttentionGradientBindingValue) readonly buffer Value 
 layout(set = 0, binding = kAttentionGradientBindingValue) readonly buffer ValueFours { vec4 value_fours[]; };
 layout(set = 0, binding = kAttentionGradientBindingDy) readonly buffer Dy { float dy[]; };
 layout(set = 0, binding = kAttentionGradientBindingDy) readonly buffer DyFours { vec4 dy_fours[]; };
-layout(set = 0, binding = kAttentionGradientBindingLse) readonly buffer Lse { float lse[]; };
-layout(set = 0, binding = kAttentionGradientBindingDelta) readonly buffer Delta { float delta[]; };
-layout(set = 0, binding = kAttentionGradientBindingMask) readonly buffer Mask { uint mask_bits[]; };
-layout(set = 0, binding = kAttentionGradientBindingBias) readonly buffer Bias { float bias[]; };
-layout(set = 0, binding = kAttentionGradientBindingSlopes) readonly buffer Slopes { float slopes[]; };
 layout(set = 0, binding = kAttentionGradientBindingFirst) writeonly buffer First { float first_out[]; };
 layout(set = 0, binding = kAttentionGradientBindingFirst) writeonly buffer FirstFours { vec4 first_fours[]; };
 layout(set = 0, binding = kAttentionGradientBindingSecond) writeonly buffer Second { float second_out[]; };
 layout(set = 0, binding = kAttentionGradientBindingSecond) writeonly buffer SecondFours { vec4 second_fours[]; };
-
-layout(push_constant) uniform Push { AttentionGradientTilesPush p; };
-
-#include "common/dispatch.glsl"
-#include "common/log_sum_exp.glsl"
-#include "common/numeric.glsl"
-#include "common/random.glsl"
-
-const bool kOfQueries = kSide == kAttentionGradientOfQueries;
-const bool kFiniteFill = kFill != (kInfinityBits | kSignBit);
-
-#include "common/gradient_pairs.glsl"
 
 // The work of this group: near rows of `head` in `batch` against a range of far rows.
 struct Work {
@@ -76,14 +47,13 @@ bool find_work() {
     if (rest >= p.group_count) {
         return false;
     }
-    const uint tile = kAttentionGradientTile;
     uint query_rows = p.queries * kGroup;
     uint near_count = kOfQueries ? query_rows : p.keys;
     uint columns = kOfQueries ? p.head_dim : max(p.head_dim, p.value_dim);
     work.far_count = kOfQueries ? p.keys : query_rows;
     work.first_near = take_dimension(rest, tiles_over(near_count, kRows)) * kRows;
     work.last_near = min(work.first_near + kRows, near_count) - 1u;
-    work.slice = take_dimension(rest, tiles_over(columns, kBlocks * tile));
+    work.slice = take_dimension(rest, tiles_over(columns, kBlocks * kTile));
     head = take_dimension(rest, kHeads);
     batch = rest;
     shift = kCausal == 2u ? int(p.keys) - int(p.queries) : 0;
@@ -93,25 +63,19 @@ bool find_work() {
         if (kOfQueries) {
             int last = int(work.last_near / kGroup) + shift;
             work.end = uint(clamp(last + 1, 0, int(p.keys)));
-            if (p.window != 0u) {
-                work.begin = uint(max(int(work.first_near / kGroup) + shift + 1 - int(p.window), 0));
+            if (kWindow != 0u) {
+                work.begin = uint(max(int(work.first_near / kGroup) + shift + 1 - int(kWindow), 0));
             }
         } else {
             work.begin = uint(clamp(int(work.first_near) - shift, 0, int(p.queries))) * kGroup;
-            if (p.window != 0u) {
-                int last = int(work.last_near) + int(p.window) - shift;
+            if (kWindow != 0u) {
+                int last = int(work.last_near) + int(kWindow) - shift;
                 work.end = uint(clamp(last, 0, int(p.queries))) * kGroup;
             }
         }
-        work.begin = work.begin / tile * tile;
+        work.begin = work.begin / kTile * kTile;
     }
     return true;
-}
-
-// What pairs need to know of a row of queries: its log-sum-exp, in two parts, and delta.
-vec3 statistics_of(uint row) {
-    uint at = statistics_row(row);
-    return vec3(lse[at * 2u], lse[at * 2u + 1u], delta[at]);
 }
 
 // The places of a near row, and of a far one: x for the first product (of queries and keys), y for
@@ -175,7 +139,7 @@ vec4 load_far(bool second, uvec2 rows, uint at) {
 // the tile's far rows. Of keys: kRowWords of each far row, with the bits of the near ones. kRows is
 // a power of two.
 const uint kRowWords = kOfQueries ? 1u : (kRows + 31u) / 32u;
-const uint kMaskWords = kOfQueries ? kRows : kAttentionGradientTile * kRowWords;
+const uint kMaskWords = kOfQueries ? kRows : kTile * kRowWords;
 
 uint mask_word(uint i, uint first) {
     uint row = kOfQueries ? min(work.first_near + i, work.last_near) : min(first + i / kRowWords, work.far_count - 1u);
@@ -187,22 +151,90 @@ uint mask_word(uint i, uint first) {
     return at < p.keys ? mask_bits[broadcast_row(kMask, row, words) + at / 32u] >> at % 32u : 0u;
 }
 
-// True where the alignment lets a query see a key.
-bvec4 seen_causally(uvec4 rows, uvec4 keys) {
-    if (kCausal == 0u) {
-        return bvec4(true);
+shared uint mask_words[kMaskWords];
+// statistics_of() far rows, where these are queries
+shared vec2 log_sum_exps[kTile];
+shared float deltas[kTile];
+
+// Puts what is known of a tile's pairs into shared memory; false where a mask leaves none of them.
+// Every invocation finds the same.
+bool stage_tile(uint first) {
+    if (kMask == 0u && kOfQueries) {
+        return true;
     }
-    ivec4 position = ivec4(rows / kGroup) + shift;
-    ivec4 lowest = p.window != 0u ? position + 1 - int(p.window) : ivec4(-0x7fffffff);
-    return both(lessThanEqual(ivec4(keys), position), greaterThanEqual(ivec4(keys), lowest));
+    barrier();
+    for (uint i = gl_LocalInvocationID.x; kMask != 0u && i < kMaskWords; i += gl_WorkGroupSize.x) {
+        mask_words[i] = mask_word(i, first);
+    }
+    for (uint i = gl_LocalInvocationID.x; !kOfQueries && i < kTile; i += gl_WorkGroupSize.x) {
+        vec3 statistics = statistics_of(min(first + i, work.far_count - 1u));
+        log_sum_exps[i] = statistics.xy;
+        deltas[i] = statistics.z;
+    }
+    barrier();
+    if (kMask == 0u || kFiniteFill) {
+        return true;
+    }
+    uint seen = 0u;
+    for (uint i = 0u; i < kMaskWords; ++i) {
+        seen |= mask_words[i];
+    }
+    return seen != 0u;
 }
 
-// The places of a near row's results.
-uvec2 result_rows(uint row) {
-    uint its_head = kOfQueries ? query_head(row) : head;
-    uint place = kOfQueries ? row / kGroup : row;
-    return uvec2(p.first_offset + batch * p.first_batch + its_head * p.first_head + place * p.first_row,
-                 p.second_offset + batch * p.second_batch + its_head * p.second_head + place * p.second_row);
+// What the mask has of a near row and four far rows of the tile.
+bvec4 mask_in_tile(uint row, uvec4 in_tile) {
+    if (kMask == 0u) {
+        return bvec4(true);
+    }
+    if (kOfQueries) {
+        return notEqual(uvec4(mask_words[row]) >> in_tile & 1u, uvec4(0));
+    }
+    uvec4 at = in_tile * kRowWords + row / 32u;
+    uvec4 words = uvec4(mask_words[at.x], mask_words[at.y], mask_words[at.z], mask_words[at.w]);
+    return notEqual(words >> (row % 32u) & 1u, uvec4(0));
+}
+
+// What four pairs need to know of their queries.
+struct Statistics {
+    vec4 lse;
+    vec4 rest;
+    vec4 delta;
+};
+
+// Of a near row: where these are queries; else anything.
+vec3 statistics_of_near(uint row) {
+    if (kOfQueries) {
+        return statistics_of(row);
+    }
+    return vec3(0.0);
+}
+
+// Of four far rows of the tile: where these are queries; else anything.
+Statistics statistics_in_tile(uvec4 in_tile) {
+    if (kOfQueries) {
+        return Statistics(vec4(0.0), vec4(0.0), vec4(0.0));
+    }
+    mat4x2 parts =
+        mat4x2(log_sum_exps[in_tile.x], log_sum_exps[in_tile.y], log_sum_exps[in_tile.z], log_sum_exps[in_tile.w]);
+    return Statistics(vec4(parts[0].x, parts[1].x, parts[2].x, parts[3].x),
+                      vec4(parts[0].y, parts[1].y, parts[2].y, parts[3].y),
+                      vec4(deltas[in_tile.x], deltas[in_tile.y], deltas[in_tile.z], deltas[in_tile.w]));
+}
+
+// As gradient_of_pairs() without a tile, of near row `row` of the group and four far rows.
+void gradient_of_pairs(uint first, uint row, uvec4 in_tile, vec3 own, Statistics of_far, inout vec4 ds, inout vec4 dp) {
+    uvec4 near = uvec4(min(work.first_near + row, work.last_near));
+    uvec4 far = min(first + in_tile, uvec4(work.far_count - 1u));
+    bvec4 inside = lessThan(first + in_tile, uvec4(work.far_count));
+    bvec4 mask = mask_in_tile(row, in_tile);
+    if (kOfQueries) {
+        gradient_of_pairs(near, far, ds, dp, vec4(own.x), vec4(own.y), vec4(own.z),
+                          both(mask, seen_causally(near, far)), inside);
+    } else {
+        gradient_of_pairs(far, near, ds, dp, of_far.lse, of_far.rest, of_far.delta,
+                          both(mask, seen_causally(far, near)), inside);
+    }
 }
 
 #endif

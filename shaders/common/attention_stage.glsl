@@ -15,19 +15,11 @@ layout(constant_id = kAttentionSpecSubgroup) const uint kSubgroup = 32;
 layout(constant_id = kAttentionSpecPart) const uint kPart = 64;
 
 const uint kTile = kAttentionMatrixTile;
-const uint kStripFours = kTile / 4u;
-const uint kSubgroups = kRows / kSubgroupRows;
-const uint kThreads = kSubgroups * kSubgroup;
-const uint kMatsDown = kSubgroupRows / kMatRows;
-const uint kMatsAcross = kTile / kMatColumns;  // a tile of keys, and a block of O
-const uint kOutMats = kBlocks * kMatsAcross;
 
-// The sizes below count eights of f16; a strip's scores and sums are fours of fp32.
-const uint kPartEights = kPart / 8u;
-const uint kPitch = kPartEights + 1u;
+#include "common/strip.glsl"
+
 const uint kValueEights = kBlocks * kTile / 8u;
 const uint kValuePitch = kValueEights + 1u;
-const uint kWeightPitch = kTile / 8u + 1u;
 #ifdef ELEMENTS
 const uint kStripPitch = kWeightPitch;
 const uint kKeysAt = 0u;
@@ -53,54 +45,26 @@ shared uvec4 stage[kStripsEnd];
 shared float factors[kRows];  // the factor by which a row of O is scaled
 #endif
 shared uint mask_words[kRows];
-shared uint wild;  // 1 + the first key of the last tile with a value that is not finite in f16
+// 1 + the first key of the last tile with a value that is not finite in f16
+shared uint values_not_finite;
 #ifdef ELEMENTS
 shared uint poisoned;  // likewise, with a key whose page is outside the pool
 #endif
-
-// A strip's rows are shared by kRowLanes neighbours each, which take every kRowLanes-th four of
-// them: row_of(n), four_of(m).
-const uint kRowLanes = kSubgroup >= 8u * kSubgroupRows   ? 8u
-                       : kSubgroup >= 4u * kSubgroupRows ? 4u
-                       : kSubgroup >= 2u * kSubgroupRows ? 2u
-                                                         : 1u;
-const uint kRowsEach = (kSubgroupRows * kRowLanes + kSubgroup - 1u) / kSubgroup;
-const uint kFoursEach = kStripFours / kRowLanes;
 
 // Weights, at most 1, are multiplied by 2^15 before they are rounded, so that f16 is fine enough
 // for small ones: they lose 2^-11 of themselves, and 2^-29 of 1 if a device takes subnormal numbers
 // for 0.
 const float kWeightUnit = 32768.0;
 
-uint subgroup_row;  // the subgroup's first row, within the group's
-uint strip;
 #ifndef ELEMENTS
 float maxima[kRowsEach];
 float totals[kRowsEach];
 vec4 weights[kRowsEach * kFoursEach];  // first scores
 #endif
 
-#define Accumulator coopmat<float, gl_ScopeSubgroup, kMatRows, kMatColumns, gl_MatrixUseAccumulator>
-
-uint row_of(uint n) {
-    return strip_lane_row(gl_SubgroupInvocationID, kSubgroup, kRowLanes, n);
-}
-
-uint four_of(uint m) {
-    return strip_lane_four(gl_SubgroupInvocationID, kRowLanes, m);
-}
-
 // A row of the strip, as a row of its kv head; those past the last are the last again.
 uint attending_row(uint row) {
     return min(work.first_row + subgroup_row + row, work.last_row);
-}
-
-uvec2 four_halves(vec4 x) {
-    return uvec2(packFloat2x16(f16vec2(x.xy)), packFloat2x16(f16vec2(x.zw)));
-}
-
-uvec4 eight_halves(vec4 a, vec4 b) {
-    return uvec4(four_halves(a), four_halves(b));
 }
 
 // True where a row of the subgroup may see a key of the tile. All of its invocations find the same.
@@ -147,15 +111,10 @@ void stage_keys(uint first, uint part) {
 }
 
 // Eight numbers of V. Those that are not finite become 0: 0 * inf must not enter where a key is
-// masked. add_wild() brings them back where it is not.
-uvec4 tamed(uvec4 halves, uint first) {
-    // an exponent of ones, and one more, reaches the bit above
-    uvec4 above = (halves & 0x7c007c00u) + 0x04000400u;
-    if (((above.x | above.y | above.z | above.w) & 0x80008000u) != 0u) {
-        atomicMax(wild, first + 1u);
-        bvec4 low = equal(halves & 0x7c00u, uvec4(0x7c00u));
-        bvec4 high = equal(halves & 0x7c000000u, uvec4(0x7c000000u));
-        halves &= ~(mix(uvec4(0u), uvec4(0xffffu), low) | mix(uvec4(0u), uvec4(0xffff0000u), high));
+// masked. add_not_finite() brings them back where it is not.
+uvec4 finite_values(uvec4 halves, uint first) {
+    if (drop_not_finite(halves)) {
+        atomicMax(values_not_finite, first + 1u);
     }
     return halves;
 }
@@ -167,7 +126,7 @@ void stage_values(uint first) {
         uint offset = key_offsets(first + row).y;
         uint column = (work.slice * kValueEights + eight) * 8u;
         uvec4 halves = eight_halves(load_value(offset, column), load_value(offset, column + 4u));
-        stage[kValuesAt + row * kValuePitch + eight] = tamed(halves, first);
+        stage[kValuesAt + row * kValuePitch + eight] = finite_values(halves, first);
     }
 }
 

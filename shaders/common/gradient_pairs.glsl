@@ -1,9 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all kernels of attention's gradient share: where rows of each tensor lie, and what a pair of
-// a query and a key gives to the sums, for four pairs at a time. Needs log_sum_exp.glsl,
-// numeric.glsl, random.glsl, the kernel's constants, its buffers and what is pushed.
+// What all kernels of attention's gradient share: constants, buffers, what is pushed, where rows
+// of each tensor lie, and what a pair of a query and a key gives to the sums, for four pairs at a
+// time. Near are a group's own rows, of queries where kOfQueries, else of keys; far are the others.
+// Needs attention.h and attention_gradient.h.
 #ifndef VKF_SHADERS_COMMON_GRADIENT_PAIRS_GLSL
 #define VKF_SHADERS_COMMON_GRADIENT_PAIRS_GLSL
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = kAttentionGradientSpecSide) const uint kSide = 0;
+layout(constant_id = kAttentionGradientSpecBlocks) const uint kBlocks = 1;
+layout(constant_id = kAttentionGradientSpecFours) const uint kFours = 0;
+layout(constant_id = kAttentionGradientSpecCausal) const uint kCausal = 0;
+layout(constant_id = kAttentionGradientSpecFill) const uint kFill = 0xff800000u;
+layout(constant_id = kAttentionGradientSpecGroup) const uint kGroup = 1;
+layout(constant_id = kAttentionGradientSpecThreshold) const uint kThreshold = 0;
+layout(constant_id = kAttentionGradientSpecKeepScale) const float kKeepScale = 1.0;
+layout(constant_id = kAttentionGradientSpecMask) const uint kMask = 0;
+layout(constant_id = kAttentionGradientSpecBias) const uint kBias = 0;
+layout(constant_id = kAttentionGradientSpecSlopes) const uint kSlopes = 0;
+layout(constant_id = kAttentionGradientSpecScale) const float kScale = 1.0;
+layout(constant_id = kAttentionGradientSpecSoftcap) const float kSoftcap = 0.0;
+layout(constant_id = kAttentionGradientSpecHeads) const uint kHeads = 1;
+layout(constant_id = kAttentionGradientSpecWindow) const uint kWindow = 0;
+
+layout(set = 0, binding = kAttentionGradientBindingLse) readonly buffer Lse { float lse[]; };
+layout(set = 0, binding = kAttentionGradientBindingDelta) readonly buffer Delta { float delta[]; };
+layout(set = 0, binding = kAttentionGradientBindingMask) readonly buffer Mask { uint mask_bits[]; };
+layout(set = 0, binding = kAttentionGradientBindingBias) readonly buffer Bias { float bias[]; };
+layout(set = 0, binding = kAttentionGradientBindingSlopes) readonly buffer Slopes { float slopes[]; };
+
+layout(push_constant) uniform Push { AttentionGradientPush p; };
+
+#include "common/dispatch.glsl"
+#include "common/log_sum_exp.glsl"
+#include "common/numeric.glsl"
+#include "common/random.glsl"
+
+// else of keys and values
+const bool kOfQueries = kSide != kAttentionGradientOfKeys;
+const bool kFiniteFill = kFill != (kInfinityBits | kSignBit);
 
 uint batch;
 uint head;  // of keys and values
@@ -26,6 +61,20 @@ uint value_row(uint row) {
 }
 uint statistics_row(uint row) {
     return (batch * kHeads * kGroup + query_head(row)) * p.queries + row / kGroup;
+}
+
+// What pairs need to know of a row of queries: its log-sum-exp, in two parts, and delta.
+vec3 statistics_of(uint row) {
+    uint at = statistics_row(row);
+    return vec3(lse[at * 2u], lse[at * 2u + 1u], delta[at]);
+}
+
+// The places of a near row's results.
+uvec2 result_rows(uint row) {
+    uint its_head = kOfQueries ? query_head(row) : head;
+    uint place = kOfQueries ? row / kGroup : row;
+    return uvec2(p.first_offset + batch * p.first_batch + its_head * p.first_head + place * p.first_row,
+                 p.second_offset + batch * p.second_batch + its_head * p.second_head + place * p.second_row);
 }
 
 // The index of a row of a tensor of which only the dimensions in `present` are not 1.
@@ -52,19 +101,25 @@ bvec4 both(bvec4 a, bvec4 b) {
     return notEqual(uvec4(a) & uvec4(b), uvec4(0));
 }
 
-bvec4 not_finite(vec4 x) {
-    return equal(floatBitsToUint(x) & kInfinityBits, uvec4(kInfinityBits));
+// True where the alignment and the window let a query see a key.
+bvec4 seen_causally(uvec4 rows, uvec4 keys) {
+    if (kCausal == 0u) {
+        return bvec4(true);
+    }
+    ivec4 position = ivec4(rows / kGroup) + shift;
+    ivec4 lowest = kWindow != 0u ? position + 1 - int(kWindow) : ivec4(-0x7fffffff);
+    return both(lessThanEqual(ivec4(keys), position), greaterThanEqual(ivec4(keys), lowest));
 }
 
-// Makes of the products q . k and dy . v of four pairs what they give to the sums: `product`
-// becomes ds over the scale, `income` the weight that multiplies dy. `keep` says what a query may
-// attend to, `inside` that there is such a pair at all. A pair that is masked gives 0, whatever its
-// rows hold. Returns what passes to the bias. Without branches: some compilers keep every live
+// Makes of the products of four pairs what they give to the sums: `ds`, which is q . k, becomes ds
+// over the scale; `dp`, which is dy . v, the weight that multiplies dy. `keep` says what a query
+// may attend to, `inside` that there is such a pair at all. A pair that is masked gives 0, whatever
+// its rows hold. Returns what passes to the bias. Without branches: some compilers keep every live
 // register in mind at every branch, and there are many registers.
-vec4 finish(uvec4 rows, uvec4 keys, inout vec4 product, inout vec4 income, vec4 row_lse, vec4 row_rest,
-            vec4 row_delta, bvec4 keep, bvec4 inside) {
+vec4 gradient_of_pairs(uvec4 rows, uvec4 keys, inout vec4 ds, inout vec4 dp, vec4 row_lse, vec4 row_rest,
+                       vec4 row_delta, bvec4 keep, bvec4 inside) {
     keep = both(keep, inside);
-    vec4 s = product * kScale;
+    vec4 s = ds * kScale;
     vec4 slope = vec4(1.0);
     if (kSoftcap != 0.0) {
         vec4 t = s / kSoftcap;
@@ -96,16 +151,16 @@ vec4 finish(uvec4 rows, uvec4 keys, inout vec4 product, inout vec4 income, vec4 
         uvec4 draw = uvec4(random_bits(place.x, p.seed), random_bits(place.y, p.seed), random_bits(place.z, p.seed),
                            random_bits(place.w, p.seed));
         bvec4 stays = greaterThanEqual(draw, uvec4(kThreshold));
-        income = mix(vec4(0.0), income * kKeepScale, stays);
+        dp = mix(vec4(0.0), dp * kKeepScale, stays);
         kept = mix(vec4(0.0), weight * kKeepScale, stays);
     }
-    vec4 ds = weight * (income - row_delta);
+    vec4 of_bias = weight * (dp - row_delta);
     // what comes in at the row is not finite: dy counts as 0 in the sums, so the weight tells
     kept = mix(kept, vec4(quiet_nan()), not_finite(row_delta));
-    income = mix(vec4(0.0), kept, counts);
+    dp = mix(vec4(0.0), kept, counts);
     bvec4 passes = both(keep, counts);
-    product = mix(vec4(0.0), ds * slope, passes);
-    return mix(vec4(0.0), ds, passes);
+    ds = mix(vec4(0.0), of_bias * slope, passes);
+    return mix(vec4(0.0), of_bias, passes);
 }
 
 #endif

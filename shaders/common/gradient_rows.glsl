@@ -88,12 +88,7 @@ bvec4 in_sight(uvec4 rows, uvec4 keys, uvec2 range) {
         uvec4 far = kOfQueries ? keys : rows / kGroup;
         return both(greaterThanEqual(far, uvec4(range.x)), lessThan(far, uvec4(range.y)));
     }
-    if (kCausal != 0u) {
-        ivec4 position = ivec4(rows / kGroup) + shift;
-        ivec4 lowest = kWindow != 0u ? position + 1 - int(kWindow) : ivec4(-0x7fffffff);
-        return both(lessThanEqual(ivec4(keys), position), greaterThanEqual(ivec4(keys), lowest));
-    }
-    return bvec4(true);
+    return seen_causally(rows, keys);
 }
 
 bvec4 may_attend(uvec4 rows, uvec4 keys, uvec2 range) {
@@ -108,10 +103,10 @@ bvec4 may_attend(uvec4 rows, uvec4 keys, uvec2 range) {
     return keep;
 }
 
-vec4 finish(uvec4 rows, uvec4 keys, inout vec4 product, inout vec4 income, vec4 row_lse, vec4 row_rest,
-            vec4 row_delta, bvec4 inside, uvec2 range) {
+vec4 gradient_of_pairs(uvec4 rows, uvec4 keys, inout vec4 ds, inout vec4 dp, vec4 row_lse, vec4 row_rest,
+                       vec4 row_delta, bvec4 inside, uvec2 range) {
     bvec4 keep = may_attend(rows, keys, range);
-    return finish(rows, keys, product, income, row_lse, row_rest, row_delta, keep, inside);
+    return gradient_of_pairs(rows, keys, ds, dp, row_lse, row_rest, row_delta, keep, inside);
 }
 
 #endif

@@ -7,7 +7,7 @@
 #ifndef VKF_SHADERS_COMMON_HELD_GLSL
 #define VKF_SHADERS_COMMON_HELD_GLSL
 
-const uint kMostHeld = 8;  // kMostHeldFours of ops/row_group.h
+#include "common/held.h"
 
 // The place of the lane's i-th four, counted in fours.
 uint held_four(uint i) {

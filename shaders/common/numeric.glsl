@@ -28,6 +28,14 @@ bool is_finite(float x) {
     return (floatBitsToUint(x) & kMagnitudeBits) < kInfinityBits;
 }
 
+bvec4 not_finite(vec4 x) {
+    return equal(floatBitsToUint(x) & kInfinityBits, uvec4(kInfinityBits));
+}
+
+vec4 finite_or_zero(vec4 x) {
+    return mix(x, vec4(0.0), not_finite(x));
+}
+
 // The magnitude of x with the sign of `sign`, bit for bit.
 float copy_sign(float x, float sign) {
     return uintBitsToFloat((floatBitsToUint(x) & kMagnitudeBits) | (floatBitsToUint(sign) & kSignBit));

@@ -8,7 +8,6 @@
 // The bits of 2^23: with them, a whole number below 2^23 in the bits of the fraction is 2^23 more
 // than itself.
 const uint kWholeBits = 0x4B000000u;
-const float kWholeBase = 8388608.0;
 
 // Words before a row's scales.
 uint packed_code_words(uint type, uint columns) {
@@ -45,14 +44,20 @@ vec4 unpack_four(uint type, uvec4 words, uint four) {
     }
 }
 
-// The scale of a group of int4.
+// The scale of a group of int4, or those of four.
 float group_scale(uint word) {
     return uintBitsToFloat(word & ~15u);
+}
+vec4 group_scale(uvec4 words) {
+    return uintBitsToFloat(words & ~15u);
 }
 
 // The zero point of a group of int4, as less_zero() takes it.
 float group_zero(uint word) {
     return uintBitsToFloat(kWholeBits | (word & 15u));
+}
+vec4 group_zero(uvec4 words) {
+    return uintBitsToFloat(kWholeBits | (words & 15u));
 }
 
 // Computes code - zero, exactly; each code is in the lowest four bits.

@@ -11,6 +11,7 @@
 
 #include "common/numeric.glsl"
 #include "common/order.glsl"
+#include "common/row.h"
 #include "common/tiles.h"
 
 uint row_lane() {
@@ -90,7 +91,6 @@ uint row_max_key(uint key) {
 }
 #endif
 
-const uint kMaxRowGroup = 128;
 shared float row_scratch[kMaxRowGroup];
 
 // Sums over the lanes of a row, with the same bits in every lane: a tree in a fixed order. All

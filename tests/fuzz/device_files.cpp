@@ -11,8 +11,8 @@
 #include "models/state_file.h"
 #include "ops/ops.h"
 #include "runtime/compile/tuning_list.h"
+#include "runtime/device/cache_frame.h"
 #include "runtime/device/device.h"
-#include "runtime/device/pipeline.h"
 #include "runtime/device/tuning_store.h"
 #include "tests/fuzz/target.h"
 

@@ -116,3 +116,15 @@ TEST_CASE("finetune: what would be lost or learn nothing is refused, with its re
                   "finetune", told);
     check_refused(run({GENERATE_PROGRAM, "--accuracy", words.at("ids.txt")}), "generate", told);
 }
+
+TEST_CASE("finetune: where a step fails and nothing can be saved, both are told") {
+    const Lessons lessons(kIds);
+    const std::string save = lessons.at("out");
+    const Outcome first = lessons.tune({"--steps", "1", "--save", save});
+    CHECK_MESSAGE(first.code == 0, first.output);
+    fs::remove(fs::path(save) / "model.safetensors");
+    fs::create_directory(fs::path(save) / "model.safetensors");
+    const Outcome both = lessons.tune({"--steps", "50", "--lr", "1e30", "--save", save});
+    check_refused(both, "finetune", "is not finite");
+    CHECK_MESSAGE(has(both.output, "What was learned could not be saved: "), both.output);
+}

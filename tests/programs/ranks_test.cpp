@@ -46,6 +46,27 @@ std::vector<std::string> sorted_lines(const std::string& text, const std::string
     return lines;
 }
 
+/// What one process says, but for errors.
+std::string alone(std::vector<std::string> words) {
+    words.insert(words.begin(), {"/bin/sh", "-c", "exec \"$0\" \"$@\" 2>/dev/null"});
+    return run(words).output;
+}
+
+/// The answer to these words, which is the same with this one behind them: of one process, and of
+/// several ranks.
+std::string same_answer(std::vector<std::string> words, const char* parallel) {
+    std::string want = alone(words);
+    CHECK(want.size() > 20);
+    words.emplace_back(parallel);
+    CHECK(alone(words) == want);
+    for (const int ranks : {2, 3}) {
+        const Outcome o = on_ranks(ranks, words, "2>/dev/null");
+        CHECK(o.code == 0);
+        CHECK(o.output == want);
+    }
+    return want;
+}
+
 }  // namespace
 
 TEST_CASE("ranks: sums over processes have the bits of the ranks' order") {
@@ -75,19 +96,8 @@ TEST_CASE("ranks: one that ends, hangs or differs is named, and all end") {
 
 TEST_CASE("generate: --layer-parallel and --parallel auto answer on several ranks as on one") {
     std::vector<std::string> words{GENERATE_PROGRAM, "--prompt", "98765 is", "--weights", "int8", "--chunk", "3"};
-    const auto alone = [&](std::vector<std::string> w) {
-        w.insert(w.begin(), {"/bin/sh", "-c", "exec \"$0\" \"$@\" 2>/dev/null"});
-        return run(w).output;
-    };
-    const std::string want = alone(words);
-    CHECK(want.size() > 20);
+    const std::string want = same_answer(words, "--layer-parallel");
     words.push_back("--layer-parallel");
-    CHECK(alone(words) == want);
-    for (const int ranks : {2, 3}) {
-        const Outcome o = on_ranks(ranks, words, "2>/dev/null");
-        CHECK(o.code == 0);
-        CHECK(o.output == want);
-    }
     Outcome o = on_ranks(4, words);
     CHECK(o.code != 0);
     CHECK_MESSAGE(has(o.output, "3 layers cannot be shared out over 4 ranks"), o.output);
@@ -144,22 +154,9 @@ TEST_CASE("generate: an interrupt of mpirun, or of any rank alone, ends all") {
 }
 
 TEST_CASE("generate: --tensor-parallel answers on several ranks as on one") {
-    const std::vector<std::string> question{"--prompt", "98765 is", "--weights", "int8"};
-    std::vector<std::string> words{GENERATE_PROGRAM};
-    words.insert(words.end(), question.begin(), question.end());
-    const auto alone = [&](std::vector<std::string> w) {
-        w.insert(w.begin(), {"/bin/sh", "-c", "exec \"$0\" \"$@\" 2>/dev/null"});
-        return run(w).output;
-    };
-    const std::string want = alone(words);
-    CHECK(want.size() > 20);
+    std::vector<std::string> words{GENERATE_PROGRAM, "--prompt", "98765 is", "--weights", "int8"};
+    const std::string want = same_answer(words, "--tensor-parallel");
     words.push_back("--tensor-parallel");
-    CHECK(alone(words) == want);
-    for (const int ranks : {2, 3}) {
-        const Outcome o = on_ranks(ranks, words, "2>/dev/null");
-        CHECK(o.code == 0);
-        CHECK(o.output == want);
-    }
     // and where its devices are not alike, by their speeds
     words.insert(words.end(), {"--speeds", "3,1"});
     Outcome unlike = on_ranks(2, words, "2>/dev/null");
@@ -170,6 +167,7 @@ TEST_CASE("generate: --tensor-parallel answers on several ranks as on one") {
     CHECK_MESSAGE(has(unlike.output, "2 speeds of 3 ranks"), unlike.output);
     words.erase(words.end() - 2, words.end());
     check_refused(run({GENERATE_PROGRAM, "--speeds", "3,1"}), "--speeds", "goes with --tensor-parallel");
+    check_refused(run({GENERATE_PROGRAM, "--limit", "5"}), "--limit", "goes with --tensor-parallel");
     // each rank says what it takes
     const Outcome o = on_ranks(2, words);
     CHECK_MESSAGE(sorted_lines(o.output, "rank 0 of 2: memory: ").size() == 1, o.output);

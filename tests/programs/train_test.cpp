@@ -59,3 +59,29 @@ TEST_CASE("train: what a folder holds is not lost, and a run to go on from must 
     CHECK(has(on.output, "goes on at step 1"));
     CHECK(copy.read("out/model.safetensors") != learned);
 }
+
+TEST_CASE("train: a step that fails loses nothing of those before, and what cannot be saved then is told too") {
+    const Copy copy(VKFORMER_SOURCE_DIR "/samples/dates");
+    const std::string config = (copy.folder / "config.json").string(), out = (copy.folder / "out").string();
+    const auto train = [&](const char* steps, const char* rate, bool resume) {
+        std::vector<std::string> words{TRAIN_PROGRAM, "--config", config, "--out",    out, "--steps",
+                                       steps,         "--lr",     rate,   "--warmup", "0", "--evaluate",
+                                       "0",           "--unseen", "1",    "--batch",  "2"};
+        if (resume) {
+            words.emplace_back("--resume");
+        }
+        return run(words);
+    };
+    check_refused(train("50", "1e30", false), "train", "is not finite");
+    CHECK(std::filesystem::exists(out + "/checkpoint.safetensors"));
+    CHECK(std::filesystem::exists(out + "/loss.svg"));
+    std::filesystem::remove_all(out);
+
+    const Outcome first = train("1", "1e-3", false);
+    CHECK_MESSAGE(first.code == 0, first.output);
+    std::filesystem::remove(out + "/model.safetensors");
+    std::filesystem::create_directory(out + "/model.safetensors");
+    const Outcome both = train("50", "1e30", true);
+    check_refused(both, "train", "is not finite");
+    CHECK_MESSAGE(has(both.output, "What was learned could not be saved: "), both.output);
+}

@@ -61,7 +61,6 @@ const Reasons kEnumsNotInC{
 const Reasons kMembers{
     {"AttentionOptions::cumulative_keys", "an argument of vkf_packed_attention()"},
     {"AttentionOptions::cumulative_queries", "an argument of vkf_packed_attention()"},
-    {"AttentionOptions::key_lengths", "a member of vkf_paged_kv_cache"},
     {"AttentionOptions::pages", "a member of vkf_paged_kv_cache"},
     {"BorrowedDevice::keep", "C keeps what it lends"},
     {"BorrowedDevice::memory", "the members of MemoryHooks stand by themselves"},

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/base/error.h"
+#include "tests/errors.h"
 
 namespace vkf::test {
 
@@ -31,16 +31,5 @@ inline std::string whole(const std::filesystem::path& path) {
 }
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-/// Gives the text of the Error that f() throws; empty where it throws none.
-template <class F>
-std::string error_of(F f) {
-    try {
-        f();
-    } catch (const Error& e) {
-        return e.what();
-    }
-    return {};
-}
 
 }  // namespace vkf::test

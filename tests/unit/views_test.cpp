@@ -148,6 +148,14 @@ TEST_CASE("views: a slice with symbols is checked when it runs") {
     CHECK(g.constraints().size() <= before + 1);
 }
 
+TEST_CASE("views: a slice that is refused leaves no condition of a run") {
+    Graph g;
+    const Dim rows = g.symbol("rows", 4);
+    const Value x = g.input("x", {rows, 8});
+    CHECK(error_of([&] { slice(x, 1, 0, rows - Dim(5)); }) != "");
+    CHECK(g.constraints().empty());
+}
+
 TEST_CASE("views: broadcasting repeats sizes of 1") {
     Graph g;
     const Value x = g.input("x", {2, 1, 3});

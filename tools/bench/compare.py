@@ -103,18 +103,40 @@ class Turns:
         self.process.stdout.close()
 
 
-def is_replaced(path):
-    """Whether it is replaced by a rename: a regular file, or nothing yet."""
-    return os.path.isfile(path) or not os.path.exists(path)
+def own_output(path):
+    """The program's own output that is this file, if one is."""
+    for stream in [sys.stdout, sys.stderr]:
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.stat(path), os.fstat(stream.fileno())):
+                return stream
+    return None
+
+
+def replaced(path):
+    """The file that is replaced by a rename, or made: what stands behind links, which stay. None
+    where it is written in place: what is printed, is no regular file, or is a link in /proc, which
+    stands for a file that is open."""
+    if own_output(path) or os.path.exists(path) and not os.path.isfile(path):
+        return None
+    file = path
+    for _ in range(40):
+        if not os.path.islink(file):
+            return file
+        folder = os.path.dirname(file)
+        if os.path.realpath(folder).startswith("/proc/"):
+            return None
+        file = os.path.join(folder, os.readlink(file))
+    return refuse(f"cannot write {path}: it is a link to itself")
 
 
 def require_writable(path):
     """Ends where the file cannot be written. It is neither made nor changed."""
     if os.path.isdir(path):
         refuse(f"cannot write {path}: it is a directory")
-    if not is_replaced(path):
+    file = replaced(path)
+    if not file:
         return
-    part = os.path.realpath(path) + ".part"
+    part = file + ".part"
     try:
         with open(part, "w"):
             pass
@@ -124,13 +146,17 @@ def require_writable(path):
 
 
 def write_file(path, text):
-    """Writes the text beside the file and renames that, or writes into what is no regular file."""
-    file = os.path.realpath(path) if is_replaced(path) else path
-    part = file + ".part" if is_replaced(path) else file
+    """Writes the text beside the file and renames that; links stay. Writes into what is no regular
+    file, and prints the text where that is the program's own output."""
+    if own := own_output(path):
+        print(text, file=own, flush=True)
+        return
+    file = replaced(path)
+    part = file + ".part" if file else path
     try:
         with open(part, "w") as stream:
             stream.write(text)
-        if part != file:
+        if file:
             os.replace(part, file)
     except OSError as e:
         refuse(f"cannot write {path}: {e.strerror}")
@@ -167,7 +193,9 @@ def main():
     if options.json:
         require_writable(options.json)
     # not by the signal itself: both benches are ended first
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    for number in [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]:
+        if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
+            signal.signal(number, lambda number, frame: sys.exit(128 + number))
     programs = [os.path.abspath(options.old), os.path.abspath(options.new)]
     old_rows, new_rows = [rows_of(program, options) for program in programs]
     rows = [row for row in old_rows if row in new_rows]
@@ -184,7 +212,7 @@ def main():
             old, new = times if number % 2 == 0 else times[::-1]
             for row in rows:
                 pairs[row].append([old[row], new[row]])
-            if options.json:
+            if options.json and (number == options.rounds - 1 or replaced(options.json)):
                 write_file(options.json, json.dumps(pairs, indent=1))
     print(f"{'ms':36} {'old':>10} {'new':>10}  ratio  least..greatest")
     for row, measured in pairs.items():

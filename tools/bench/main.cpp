@@ -129,24 +129,26 @@ int run(const Options& options) {
             (void)measured(ceiling);  // which the others are compared with
         }
     }
+    // after each row: somebody may end it before the last
+    const auto write = [&](bool last) {
+        if (!options.json.empty() && (last || is_replaced(options.json))) {
+            write_json(options.json, rows);
+        }
+        if (!options.roofline.empty() && (last || (rows.back().ceiling_share && is_replaced(options.roofline)))) {
+            write_roofline(options.roofline, rows, settings.ceilings);
+        }
+    };
     std::printf("%s\n", table_head().c_str());
     for (const Bench& bench : benches) {
         if (std::optional<Row> row = measured(bench)) {
             row->device = device.name;
             std::printf("%s\n", table_line(*row).c_str());
             rows.push_back(std::move(*row));
-            if (!options.json.empty()) {  // each time: somebody may end it before the last
-                write_json(options.json, rows);
-            }
+            write(false);
         }
         std::fflush(stdout);
     }
-    if (!options.json.empty()) {
-        write_json(options.json, rows);
-    }
-    if (!options.roofline.empty()) {
-        write_roofline(options.roofline, rows, settings.ceilings);
-    }
+    write(true);
     if (beside_ncnn) {
         run_beside_ncnn(device.name, options.filter, options.seconds);
     }

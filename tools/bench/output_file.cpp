@@ -2,7 +2,9 @@
 #include "output_file.h"
 
 #include <cerrno>
+#include <cstdio>
 #include <fstream>
+#include <optional>
 #include <stdexcept>
 #include <system_error>
 
@@ -16,17 +18,34 @@ namespace {
 
 std::string last_error() { return std::generic_category().message(errno); }
 
-/// Whether it is replaced by a rename: a regular file, or nothing yet.
-bool is_replaced(const fs::path& path) {
-    std::error_code ignored;
-    return !fs::exists(path, ignored) || fs::is_regular_file(path, ignored);
+/// The program's own output that is this file; null where none is.
+std::FILE* own_output(const fs::path& path) {
+    std::error_code none;
+    return fs::equivalent(path, "/dev/stdout", none)   ? stdout
+           : fs::equivalent(path, "/dev/stderr", none) ? stderr
+                                                       : nullptr;
 }
 
-/// The file behind links: these stay.
-fs::path behind_links(const fs::path& path) {
-    std::error_code missing;
-    const fs::path file = fs::canonical(path, missing);
-    return missing ? path : file;
+/// The file that is replaced by a rename, or made: what stands behind links, which stay. Nothing
+/// where it is written in place: what is printed, is no regular file, or is a link in /proc, which
+/// stands for a file that is open.
+std::optional<fs::path> replaced(const fs::path& path) {
+    constexpr int kMostLinks = 40;
+    std::error_code none;
+    if (own_output(path) || (fs::exists(path, none) && !fs::is_regular_file(path, none))) {
+        return std::nullopt;
+    }
+    fs::path file = path;
+    for (int links = 0; fs::is_symlink(fs::symlink_status(file, none)); ++links) {
+        if (links == kMostLinks) {
+            fail_to_write(path, "it is a link to itself");
+        }
+        if (fs::canonical(file.parent_path() / ".", none).string().starts_with("/proc/")) {
+            return std::nullopt;
+        }
+        file = file.parent_path() / fs::read_symlink(file, none);
+    }
+    return file;
 }
 
 /// Where the text is written first.
@@ -43,33 +62,41 @@ void require_writable(const fs::path& path) {
     if (fs::is_directory(path, ignored)) {
         fail_to_write(path, "it is a directory");
     }
-    if (!is_replaced(path)) {
+    const std::optional<fs::path> file = replaced(path);
+    if (!file) {
         return;
     }
-    const fs::path part = beside(behind_links(path));
+    const fs::path part = beside(*file);
     if (!std::ofstream(part)) {
         fail_to_write(path, last_error());
     }
     fs::remove(part, ignored);
 }
 
+bool is_replaced(const fs::path& path) { return replaced(path).has_value(); }
+
 void write_file(const fs::path& path, const std::string& text) {
-    const bool replaced = is_replaced(path);
-    const fs::path file = replaced ? behind_links(path) : path;
-    const fs::path part = replaced ? beside(file) : file;
+    if (std::FILE* own = own_output(path)) {  // behind what was printed
+        if (std::fputs(text.c_str(), own) < 0 || std::fflush(own) != 0) {
+            fail_to_write(path, last_error());
+        }
+        return;
+    }
+    const std::optional<fs::path> file = replaced(path);
+    const fs::path part = file ? beside(*file) : path;
     std::ofstream stream(part);
     stream << text;
     stream.close();
     std::error_code error;
     if (!stream) {
         const std::string reason = last_error();
-        if (replaced) {
+        if (file) {
             fs::remove(part, error);
         }
         fail_to_write(path, reason);
     }
-    if (replaced) {
-        fs::rename(part, file, error);
+    if (file) {
+        fs::rename(part, *file, error);
         if (error) {
             fail_to_write(path, error.message());
         }

@@ -9,6 +9,10 @@
 /// The file is neither made nor changed. What is no regular file, a pipe say, is not tried.
 void require_writable(const std::filesystem::path& path);
 
-/// Writes the text beside the file and renames that, or writes into what is no regular file. Throws
-/// std::runtime_error, with the path and the reason, where it cannot.
+/// True where a text takes the place of the one before; where not, each comes behind the last.
+bool is_replaced(const std::filesystem::path& path);
+
+/// Writes the text beside the file and renames that; links stay. Writes into what is no regular
+/// file, and prints the text where that is the program's own output. Throws std::runtime_error,
+/// with the path and the reason, where it cannot.
 void write_file(const std::filesystem::path& path, const std::string& text);

@@ -18,6 +18,10 @@ fail() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 # The comment at the head of the script is its help.
 show_help() { sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0"; }
 
+# names_option HELP OPTION: true where a program's help names the option, and not only one that
+# begins with it.
+names_option() { grep -oE -- '--[[:alnum:]][[:alnum:]-]*' <<<"$1" | grep -xFe "$2" >/dev/null; }
+
 # The manifest of Mesa's lavapipe.
 lavapipe_manifest() {
     find /usr/local/share/vulkan/icd.d /usr/share/vulkan/icd.d -name "lvp_icd*.json" 2>/dev/null | head -n 1
