@@ -82,8 +82,9 @@ function(vkformer_run_after test driver other)
 endfunction()
 
 # vkformer_in_part(part test...): these, where they are there, are in one half of the tests (half-0,
-# half-1) or in one third (third-0 to third-2). `.ci/run` takes one half and one third for a change
-# and leaves the others out, `tools/test` runs all. A test in a half and a third needs both.
+# half-1), in one third (third-0 to third-2) or in one sixth (sixth-0 to sixth-5). `.ci/run` takes
+# one of each for a change and leaves the others out, `tools/test` runs all. A test in a half and a
+# third needs both.
 function(vkformer_in_part part)
     foreach(test ${ARGN})
         if(TEST ${test})
@@ -119,7 +120,7 @@ function(vkformer_add_device_tests prefix)
                 set(again "--test-case-exclude=doctor: *,self-test: every case*,self-test: whatever*,self-test: a kernel for which*,self-test: memory*,self-test: a check*,tiling: *,faults: every function*,faults: memory that*,soak: *,bounds: *any*,bounds: gradients*,bounds: appending*")
             elseif("${prefix}" STREQUAL "golden-")
                 set_property(TEST ${test} PROPERTY FIXTURES_SETUP "sees-${name}${profile}")
-            elseif("${prefix}" MATCHES "^(generate|embed_text|dates|attentions|minimal_host|tune|doctor|embed|learn|async|c_[a-z_]*)-$")
+            elseif("${prefix}" MATCHES "^(generate|embed_text|dates|attentions|minimal_host|tune|doctor|embed|learn|pair|async|c_[a-z_]*)-$")
                 set_property(TEST ${test} PROPERTY FIXTURES_REQUIRED "sees-${name}${profile}")
             endif()
             if(profile)
