@@ -50,7 +50,9 @@ float largest_of(uint row) {
 
 // What the numbers of v that are not finite add to the sums; nothing where the key is masked.
 vec4 not_finite_part(float weight, vec4 v) {
-    return floatBitsToUint(weight) == kSignBit ? vec4(0.0) : mix(vec4(0.0), weight * v, not_finite(v));
+    // in these words: compilers for GPUs make more instructions of !not_finite(v)
+    bvec4 finite = notEqual(floatBitsToUint(v) & kInfinityBits, uvec4(kInfinityBits));
+    return floatBitsToUint(weight) == kSignBit ? vec4(0.0) : mix(weight * v, vec4(0.0), finite);
 }
 
 // Adds block b of the values of the tile from key `first` on, times the weights in scores_tile.

@@ -59,8 +59,9 @@ void stage_far(bool second, uint first, uint part, uint eights, uint to) {
         uvec2 at = far_rows(min(first + row, work.far_count - 1u));
         uint column = part + eight * 8u;
         uvec4 halves = eight_halves(load_far(second, at, column), load_far(second, at, column + 4u));
-        if (drop_not_finite(halves)) {
+        if (has_not_finite(halves)) {
             atomicMax(not_finite_rows[row], first + 1u);
+            halves = finite_halves(halves);
         }
         stage[to + row * kPitch + eight] = halves;
     }

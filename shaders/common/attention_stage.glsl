@@ -113,8 +113,9 @@ void stage_keys(uint first, uint part) {
 // Eight numbers of V. Those that are not finite become 0: 0 * inf must not enter where a key is
 // masked. add_not_finite() brings them back where it is not.
 uvec4 finite_values(uvec4 halves, uint first) {
-    if (drop_not_finite(halves)) {
+    if (has_not_finite(halves)) {
         atomicMax(values_not_finite, first + 1u);
+        halves = finite_halves(halves);
     }
     return halves;
 }

@@ -48,17 +48,18 @@ uvec4 eight_halves(vec4 a, vec4 b) {
     return uvec4(four_halves(a), four_halves(b));
 }
 
-// Makes 0 of those of eight numbers that are not finite; true where there were such.
-bool drop_not_finite(inout uvec4 halves) {
+// True where one of eight numbers is not finite.
+bool has_not_finite(uvec4 halves) {
     // an exponent of ones, and one more, reaches the bit above
     uvec4 above = (halves & 0x7c007c00u) + 0x04000400u;
-    if (((above.x | above.y | above.z | above.w) & 0x80008000u) == 0u) {
-        return false;
-    }
+    return ((above.x | above.y | above.z | above.w) & 0x80008000u) != 0u;
+}
+
+// Eight numbers, 0 in the place of those that are not finite.
+uvec4 finite_halves(uvec4 halves) {
     bvec4 low = equal(halves & 0x7c00u, uvec4(0x7c00u));
     bvec4 high = equal(halves & 0x7c000000u, uvec4(0x7c000000u));
-    halves &= ~(mix(uvec4(0u), uvec4(0xffffu), low) | mix(uvec4(0u), uvec4(0xffff0000u), high));
-    return true;
+    return halves & ~(mix(uvec4(0u), uvec4(0xffffu), low) | mix(uvec4(0u), uvec4(0xffff0000u), high));
 }
 
 #endif
