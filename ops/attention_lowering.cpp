@@ -78,7 +78,7 @@ std::string parts_left_out(const Capabilities& device, const AttentionParams& pa
     return why.empty() && params.keys >= 0 ? device.why_left_out("attention_sequences") : why;
 }
 
-AttentionTiling choose_f32(const Capabilities& device, bool full, std::int64_t most_rows) {
+AttentionTiling choose_f32(const Capabilities& device, bool full, const AttentionParams& params) {
     const bool asks_for_shared = asks_for(device, "attention_shared") || asks_for(device, "attention_rows");
     if (asks_for_shared) {
         (void)shared_left_out(device);  // throws where it is
@@ -106,8 +106,10 @@ AttentionTiling choose_f32(const Capabilities& device, bool full, std::int64_t m
         if (wide) {
             t.defines.push_back("WIDE=1");
         }
-        if (lanes == 8 && most_rows > kSmallModelRows) {
-            t.rows.push_back(16);
+        // with four lanes a softcap is a loop for each row, and rounds of loops are limited
+        const uint many = lanes == 8 ? 16 : params.softcap == 0 ? 8 : 4;
+        if (many > t.rows.back() && params.most_queries * params.group > kSmallModelRows) {
+            t.rows.push_back(many);
         }
         return t;
     }
@@ -169,7 +171,7 @@ AttentionTiling choose(const Lowering& l, const AttentionParams& params, bool fu
         }
     }
     const std::string no_rows = no_attention_rows(l, params);
-    AttentionTiling t = choose_f32(device, full || no_rows.empty(), params.most_queries * params.group);
+    AttentionTiling t = choose_f32(device, full || no_rows.empty(), params);
     t.why_fp32 = why_fp32;
     if (no_rows.empty()) {
         t.few = choose_attention_rows(params);
@@ -425,7 +427,7 @@ std::string declined(const Capabilities& device, const NodeInfo& node, WantedOut
     if (!device.cpu() || forced) {
         return lanes_kernel(device) ? std::string() : shared_left_out(device);
     }
-    const AttentionTiling tiling = choose_f32(device, params.full, params.most_queries * params.group);
+    const AttentionTiling tiling = choose_f32(device, params.full, params);
     const std::int64_t keys = key_splits(device, params, tiling.full).most_keys;
     if (rounds_of(tiling, params, static_cast<uint>(params.value_dim), keys) > kMostRounds) {
         return "so many keys would take more rounds of a loop than a processor's driver may allow";

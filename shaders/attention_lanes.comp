@@ -27,18 +27,21 @@
 const uint kLanes = gl_WorkGroupSize.x;
 const uint kTile = 4u * kLanes;
 
-// Rows come in fours: kRows is 4 or 16, and with 4 lanes, where compiling takes longest, always 4.
+// Rows come in fours: kRows is 4 or 16, and with 4 lanes, where compiling takes longest, 4 or 8.
 // Blocks are 1, 2 or 4.
 const uint kMaxRows = 16u;
 const uint kMaxLoads = 2u;
 #define EACH_ROW(DO) \
     DO(0) DO(1) DO(2) DO(3) \
     if (kRows > 4u) { \
-        DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) \
+        DO(4) DO(5) DO(6) DO(7) \
+    } \
+    if (kRows > 8u) { \
+        DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) \
     }
 #define EACH_LOAD(DO) \
     DO(0) \
-    if (kRows > 8u) { \
+    if (kRows > kLanes) { \
         DO(1) \
     }
 #define EACH_BLOCK(DO) \
@@ -111,16 +114,13 @@ float take_in(inout vec4 s, inout float largest, inout float total) {
     return rescale;
 }
 
-// V held something that is not finite, so the group's rows must be taken again with care.
+// V held something that is not finite where the group's rows look, so these must be taken again with
+// care: 0 * inf must not enter where a key is masked. The sums tell, as each has a product with it.
+// Those of a row whose scores hold a NaN do not, and none of that row's results is a number anyhow.
 bool some_not_finite = false;
 
-// Loads V at this lane's columns of a block. Numbers that are not finite become 0: 0 * inf must not
-// enter where a key is masked.
-vec4 finite_value(uint offset, uint at) {
-    vec4 found = load_value(offset, at);
-    bvec4 lost = not_finite(found);
-    some_not_finite = some_not_finite || any(lost);
-    return mix(found, vec4(0.0), lost);
+uvec4 magnitudes_of(vec4 x) {
+    return floatBitsToUint(x) & kMagnitudeBits;
 }
 
 // Loads V; where the key is absent, numbers that are not finite become 0.
@@ -322,6 +322,9 @@ void main() {
         }
         if (kLanes == 4u) {
             put_in_order(tile[0], tile[1], tile[2], tile[3]);
+            if (kRows > 4u) {
+                put_in_order(tile[4], tile[5], tile[6], tile[7]);
+            }
         }
 
         vec4 lost = poison(at0.z, at1.z, at2.z, at3.z);
@@ -351,8 +354,8 @@ void main() {
 #define DO(b) \
     { \
         uint column = column0 + b * kTile; \
-        values[b] = mat4(finite_value(at.x, column), finite_value(at.y, column), finite_value(at.z, column), \
-                         finite_value(at.w, column)); \
+        values[b] = mat4(load_value(at.x, column), load_value(at.y, column), load_value(at.z, column), \
+                         load_value(at.w, column)); \
     }
             EACH_BLOCK(DO)
 #undef DO
@@ -376,6 +379,15 @@ void main() {
 #define DO(i) \
     { \
         totals[i] = lanes_sum(totals[i]); \
+        uvec4 worst = magnitudes_of(SUM(i, 0)); \
+        if (kBlocks > 1u) { \
+            worst = max(worst, magnitudes_of(SUM(i, 1))); \
+        } \
+        if (kBlocks > 2u) { \
+            worst = max(worst, max(magnitudes_of(SUM(i, 2)), magnitudes_of(SUM(i, 3)))); \
+        } \
+        bool lost = any(greaterThanEqual(worst, uvec4(kInfinityBits))); \
+        some_not_finite = some_not_finite || (lost && is_finite(totals[i])); \
     }
     EACH_ROW(DO)
 #undef DO

@@ -65,6 +65,29 @@ void turn_fours(uint item, Turns turns, uint from, uint to) {
     }
 }
 
+// A row of one position: where it begins, and its place in two outer dimensions.
+struct Head {
+    uint from, to;
+    uint i2, i1;
+};
+
+void to_next(inout Head h) {
+    ++h.i2;
+    h.from += p.x_stride[2];
+    h.to += p.y_stride[2];
+    if (h.i2 == p.size[2]) {
+        h.i2 = 0u;
+        ++h.i1;
+        h.from += p.x_stride[1] - p.size[2] * p.x_stride[2];
+        h.to += p.y_stride[1] - p.size[2] * p.y_stride[2];
+    }
+    if (h.i1 == p.size[1]) {
+        h.i1 = 0u;
+        h.from += p.x_stride[0] - p.size[1] * p.x_stride[1];
+        h.to += p.y_stride[0] - p.size[1] * p.y_stride[1];
+    }
+}
+
 uint position_of(uint row) {
     return kPositions != 0u ? positions[p.positions_offset + row * p.positions_stride] : row;
 }
@@ -82,28 +105,17 @@ void turn_rows(uint index) {
     bool passes = item >= p.pairs / 4u;
     // a position behind the table has no turns, and loads none
     Turns turns = turns_at(passes ? p.table_rows : position_of(row), item);
-    for (uint n = 0; n < count; ++n) {
-        if (passes) {
-            uint column = 2u * item;
-            VKF_PUT_FOUR(y_fours, to / 4u + column, VKF_FOUR(x_fours, from / 4u + column));
-            VKF_PUT_FOUR(y_fours, to / 4u + column + 1u, VKF_FOUR(x_fours, from / 4u + column + 1u));
-        } else {
-            turn_fours(item, turns, from / 4u, to / 4u);
-        }
-        ++i2;
-        from += p.x_stride[2];
-        to += p.y_stride[2];
-        if (i2 == p.size[2]) {
-            i2 = 0;
-            ++i1;
-            from += p.x_stride[1] - p.size[2] * p.x_stride[2];
-            to += p.y_stride[1] - p.size[2] * p.y_stride[2];
-        }
-        if (i1 == p.size[1]) {
-            i1 = 0;
-            from += p.x_stride[0] - p.size[1] * p.x_stride[1];
-            to += p.y_stride[0] - p.size[1] * p.y_stride[1];
-        }
+    Head head = Head(from, to, i2, i1);
+    // Two loops, as some compilers take both ways of a branch, but do not enter a loop for nothing.
+    for (uint n = passes ? count : 0u; n < count; ++n) {
+        turn_fours(item, turns, head.from / 4u, head.to / 4u);
+        to_next(head);
+    }
+    for (uint n = passes ? 0u : count; n < count; ++n) {
+        uint column = 2u * item;
+        VKF_PUT_FOUR(y_fours, head.to / 4u + column, VKF_FOUR(x_fours, head.from / 4u + column));
+        VKF_PUT_FOUR(y_fours, head.to / 4u + column + 1u, VKF_FOUR(x_fours, head.from / 4u + column + 1u));
+        to_next(head);
     }
 }
 

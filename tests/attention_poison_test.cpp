@@ -147,6 +147,29 @@ TEST_CASE("attention: a NaN that is seen shows, where it is seen and nowhere els
     }
 }
 
+TEST_CASE("attention: many rows, one of NaN among them, leave no trace of what they may not see") {
+    Qkv x = random_qkv({1, 2, 1, 150, 45, 20, 36});
+    Options o;
+    o.scores.causal = Causal::bottom_right;
+    o.scores.keys = Tensor({45}, 1.0);
+    o.scores.keys->data[3] = o.scores.keys->data[40] = 0;
+    check_no_trace(x, {3, 40}, o);
+    for (std::int64_t i = 0; i < 20; ++i) {
+        x.query.at({0, 1, 131, i}) = kNan;
+    }
+    for (const Ask ask : asks()) {
+        CAPTURE(static_cast<int>(ask));
+        const Attended clean = attend(x, o, ask);
+        const Attended spoilt = attend(poisoned(x, {3, 40}), o, ask);
+        std::size_t wrong = 0;
+        for_each_index(clean.y.shape, [&](const Sizes& i) {
+            const double y = spoilt.y.at(i);
+            wrong += (i[1] == 1 && i[2] == 131 ? std::isnan(y) : y == clean.y.at(i)) ? 0 : 1;
+        });
+        CHECK(wrong == 0);
+    }
+}
+
 TEST_CASE("grouped_query_attention: what the unused part of a cache holds leaves no trace") {
     constexpr std::int64_t kCapacity = 24;
     constexpr std::int64_t kTokens = 9;
