@@ -20,6 +20,7 @@
 #include "tests/device.h"
 #include "tests/glsl.h"
 #include "tests/op_check.h"
+#include "tests/uint_kernel.h"
 
 namespace vkf::test {
 
@@ -87,6 +88,33 @@ TEST_SUITE("texel fetches") {
         CHECK(texels(buffer(0, "a", "int"), "y[i] = float(a[i]);") == Bytes{4, 0, 0, 0});
     }
 
+    TEST_CASE("texel fetches: of several arrays of a binding, texels are the largest elements") {
+        if (!can_compile_glsl()) {
+            return;
+        }
+        const std::string three = buffer(0, "a", "float") + buffer(0, "b", "uvec2") + buffer(0, "c", "vec4");
+        CHECK(texels(three, "uvec2 two = b[i]; y[i] = a[i] + float(two.x + two.y);") == Bytes{8, 0, 0, 0});
+        CHECK(texels(three, "y[i] = a[i] + dot(c[i], c[i + 1]);") == Bytes{16, 0, 0, 0});
+        const std::string text =
+            "layout(set = 0, binding = 0) readonly buffer XTwo { uvec2 x_two[]; };\n"
+            "layout(set = 0, binding = 0) readonly buffer XFour { uvec4 x_four[]; };\n"
+            "uint f(uint i) {\n"
+            "    uint sum = x[51u - i];\n"
+            "    if (kTwo != 0u) { uvec2 two = x_two[(i * 3u) % 26u]; sum += 100u * two.x + 10000u * two.y; }\n"
+            "    if (kFour != 0u) { uvec4 four = x_four[i / 4u]; sum += 3u * four.y + 1000000u * four.w; }\n"
+            "    return sum;\n"
+            "}\n";
+        const UintKernel kernel(text, "f", {"kTwo", "kFour"});
+        for (const std::uint32_t asked : {0u, 1u, 2u, 3u}) {
+            CAPTURE(asked);
+            CHECK(kernel.difference({asked & 1u, asked & 2u}, 52, [&](std::uint32_t i) {
+                const std::uint32_t two = i * 3 % 26 * 2, four = i / 4 * 4;
+                return 51 - i + ((asked & 1u) != 0 ? 100 * two + 10000 * (two + 1) : 0) +
+                       ((asked & 2u) != 0 ? 3 * (four + 1) + 1000000 * (four + 3) : 0);
+            }) == "");
+        }
+    }
+
     TEST_CASE("texel fetches: whatever else is done with a buffer keeps it") {
         if (!can_compile_glsl()) {
             return;
@@ -98,7 +126,8 @@ TEST_SUITE("texel fetches") {
         CHECK(texels(buffer(0, "a", "float", "coherent readonly"), "y[i] = a[i];") == none);
         CHECK(texels(buffer(0, "a", "float", "volatile readonly"), "y[i] = a[i];") == none);
         CHECK(texels(buffer(0, "a", "vec4"), "y[i] = a[i][n];") == none);
-        CHECK(texels(a + buffer(0, "b", "vec4"), "vec4 four = b[i]; y[i] = a[i] + four.x + four.y;") == none);
+        CHECK(texels(a + buffer(0, "b", "vec3"), "vec3 three = b[i]; y[i] = a[i] + three.x + three.y;") == none);
+        CHECK(texels(a + buffer(0, "b", "vec4"), "y[i] = a[i] + b[i][n];") == none);
         // b is not touched
         CHECK(texels(a + buffer(0, "b", "vec4"), "y[i] = a[i];") == Bytes{4, 0, 0, 0});
         CHECK(texels("struct Two { float x; uint y; };\n" + buffer(0, "a", "Two"), "y[i] = a[i].x;") == none);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/compile/texel_fetches.h"
 
+#include <algorithm>
 #include <map>
 
 #include "runtime/compile/spirv_declarations.h"
@@ -74,8 +75,8 @@ public:
             bool one = (asked >> b & 1u) != 0 && (kept_ >> b & 1u) == 0;
             for (const auto& [id, array] : arrays_) {
                 if (array.binding == b && array.touched) {
-                    one = one && array.bytes != 0 && (bytes == 0 || bytes == array.bytes);
-                    bytes = array.bytes;
+                    one = one && array.bytes != 0;
+                    bytes = std::max(bytes, array.bytes);
                 }
             }
             out[b] = one ? bytes : std::uint8_t{0};
@@ -192,21 +193,29 @@ public:
         pointer_ = add({head(kOpTypePointer, 4), 0, kStorageUniformConstant, image_});
     }
 
-    /// Appends what gives a load's result by a fetch of the element.
-    void put_fetch(Words load, const Element& element, std::uint8_t bytes, std::vector<std::uint32_t>& out) {
+    /// Appends what gives a load's result by a fetch of the texel, which has one element of so many
+    /// bytes or several.
+    void put_fetch(Words load, const Element& element, std::uint8_t bytes, std::uint8_t texel,
+                   std::vector<std::uint32_t>& out) {
         const std::uint32_t type = load[1], result = load[2];
         const std::uint32_t image = bound_++;
         const std::uint32_t fetched = type == four_ ? result : bound_++;
+        std::uint32_t at = element.index;
+        if (bytes != texel) {
+            at = put_binary(kOpShiftRightLogical, element.index, number(texel / bytes == 2 ? 1 : 2), out);
+        }
         put(out, {head(kOpLoad, 4), image_, image, element.variable});
-        put(out, {head(kOpImageFetch, 5), four_, fetched, image, element.index});
+        put(out, {head(kOpImageFetch, 5), four_, fetched, image, at});
         std::uint32_t part = fetched, of_type = four_;
-        if (bytes == 8) {
-            of_type = two_;
-            part = type == two_ ? result : bound_++;
+        if (bytes != 16) {
+            of_type = bytes == 8 ? two_ : uint_;
+            part = type == of_type ? result : bound_++;
+        }
+        if (bytes != texel) {
+            put_part(element.index, fetched, bytes, texel, part, out);
+        } else if (bytes == 8) {
             put(out, {head(kOpVectorShuffle, 7), two_, part, fetched, fetched, 0, 1});
         } else if (bytes == 4) {
-            of_type = uint_;
-            part = type == uint_ ? result : bound_++;
             put(out, {head(kOpCompositeExtract, 5), uint_, part, fetched, 0});
         }
         if (type != of_type) {
@@ -219,13 +228,42 @@ public:
     std::uint32_t bound() const { return bound_; }
 
 private:
-    std::uint32_t add(std::initializer_list<std::uint32_t> words) {
+    std::uint32_t add(std::initializer_list<std::uint32_t> words, std::size_t result = 1) {
         put(added_, words);
-        added_[added_.size() - words.size() + 1] = bound_;
+        added_[added_.size() - words.size() + result] = bound_;
         return bound_++;
     }
 
+    /// The constant 1, 2 or 3.
+    std::uint32_t number(std::uint32_t value) {
+        std::uint32_t& id = numbers_[value];
+        id = id != 0 ? id : add({head(kOpConstant, 4), uint_, 0, value}, 2);
+        return id;
+    }
+
+    std::uint32_t put_binary(std::uint32_t op, std::uint32_t a, std::uint32_t b, std::vector<std::uint32_t>& out) {
+        put(out, {head(op, 5), uint_, bound_, a, b});
+        return bound_++;
+    }
+
+    /// Appends what gives `part` an element of a texel that has several: its words are chosen.
+    void put_part(std::uint32_t index, std::uint32_t fetched, std::uint8_t bytes, std::uint8_t texel,
+                  std::uint32_t part, std::vector<std::uint32_t>& out) {
+        std::uint32_t word = put_binary(kOpBitwiseAnd, index, number(texel / bytes - 1u), out);
+        if (bytes == 4) {
+            put(out, {head(kOpVectorExtractDynamic, 5), uint_, part, fetched, word});
+            return;
+        }
+        word = put_binary(kOpShiftLeftLogical, word, number(1), out);
+        const std::uint32_t next = put_binary(kOpBitwiseOr, word, number(1), out);
+        const std::uint32_t first = bound_++, second = bound_++;
+        put(out, {head(kOpVectorExtractDynamic, 5), uint_, first, fetched, word});
+        put(out, {head(kOpVectorExtractDynamic, 5), uint_, second, fetched, next});
+        put(out, {head(kOpCompositeConstruct, 5), two_, part, first, second});
+    }
+
     std::uint32_t bound_;
+    std::array<std::uint32_t, 4> numbers_{};
     std::vector<std::uint32_t> added_;
     std::uint32_t uint_ = 0, two_ = 0, four_ = 0, image_ = 0, pointer_ = 0;
 };
@@ -263,7 +301,8 @@ TexelFetches fetch_texels(std::vector<std::uint32_t> code, std::uint32_t binding
             }
             const Element* element = op_of(i) == kOpLoad ? arrays.element(i[3]) : nullptr;
             if (element && fetched(element->variable) != 0) {
-                types.put_fetch(i, *element, fetched(element->variable), functions);
+                types.put_fetch(i, *element, arrays.find(element->variable)->bytes, fetched(element->variable),
+                                functions);
             } else {
                 put(functions, i);
             }

@@ -30,8 +30,9 @@ struct TexelFetches {
 /// A valid module that fetches from uniform texel buffers what it loaded from storage buffers, with
 /// the same bits. `bindings` has a bit for each binding of set 0 that may be one: nothing else
 /// writes there while the kernel runs. It becomes one where it is an array of numbers of 4, 8 or 16
-/// bytes each, of which whole ones are loaded, and nothing else is done with it. What is not known
-/// stays as it is.
+/// bytes each, of which whole ones are loaded, and nothing else is done with it. Where a binding is
+/// several such arrays, texels are as large as the largest number, and a smaller one is chosen from
+/// its texel. What is not known stays as it is.
 ///
 /// lavapipe before 26 loads from a storage buffer lane by lane, but gathers from a texel buffer.
 TexelFetches fetch_texels(std::vector<std::uint32_t> code, std::uint32_t bindings);
