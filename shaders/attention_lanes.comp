@@ -22,6 +22,7 @@
 
 // With 4 lanes it may be SwiftShader, whose time to compile grows faster than straight code does.
 #define ONE_BY_ONE (gl_WorkGroupSize.x == 4u)
+#define UNPACK_BY_PRODUCTS
 #include "common/attention.glsl"
 
 const uint kLanes = gl_WorkGroupSize.x;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers out of the words of packed.h.
+// Numbers out of the words of packed.h. With UNPACK_BY_PRODUCTS, which kernels for processors
+// define, words are multiplied and masked where others shift them, for the same bits: SwiftShader
+// shifts lane by lane.
 #ifndef VKF_SHADERS_COMMON_PACKED_GLSL
 #define VKF_SHADERS_COMMON_PACKED_GLSL
 
@@ -21,12 +23,22 @@ vec4 unpack_f16(uvec2 words) {
 
 vec4 unpack_bf16(uvec2 words) {
     const uint kUpper = 0xFFFF0000u;
-    return uintBitsToFloat(uvec4(words.x << 16, words.x & kUpper, words.y << 16, words.y & kUpper));
+#ifdef UNPACK_BY_PRODUCTS
+    uvec2 lower = words * (1u << 16);
+#else
+    uvec2 lower = words << 16;
+#endif
+    return uintBitsToFloat(uvec4(lower.x, words.x & kUpper, lower.y, words.y & kUpper));
 }
 
 // Unpacks four codes of int8, without the scale.
 vec4 unpack_int8(uint word) {
+#ifdef UNPACK_BY_PRODUCTS
+    const float kOneIn2To24 = 5.9604644775390625e-8;
+    return vec4(ivec4(uvec4(word) * uvec4(1u << 24, 1u << 16, 1u << 8, 1u) & 0xff000000u)) * kOneIn2To24;
+#else
     return vec4(ivec4(uvec4(word) << uvec4(24, 16, 8, 0)) >> 24);
+#endif
 }
 
 // Unpacks the `four`-th four numbers of 16 bytes of any type but int4; those of int8 without the
