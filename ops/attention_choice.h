@@ -44,7 +44,7 @@ struct AttentionTiling {
 
 /// Rounds of the loops of attention_lanes.comp for so many keys: tiles, head dimension and values.
 /// The round in which a loop finds that it has ended counts too, as llvmpipe counts it. With four
-/// lanes a softcap is a loop over four keys, for each of four rows, as many as a tile then has.
+/// lanes a softcap is a loop over four keys, for each row, and a tile then has four rows.
 inline std::int64_t lanes_rounds(shader::uint lanes, std::int64_t keys, std::int64_t head_dim, bool softcap) {
     const auto tiles = divide_up(static_cast<std::uint64_t>(keys), 4 * lanes);
     const std::uint64_t fours = divide_up(static_cast<std::uint64_t>(head_dim), 4);

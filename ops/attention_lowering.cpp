@@ -78,6 +78,21 @@ std::string parts_left_out(const Capabilities& device, const AttentionParams& pa
     return why.empty() && params.keys >= 0 ? device.why_left_out("attention_sequences") : why;
 }
 
+/// With four lanes: whether a group may take eight rows, and those again with care. A softcap is a
+/// loop for each row, and a mod may have loops of its own.
+bool takes_eight_rows(const AttentionParams& params) {
+    constexpr std::int64_t kMostKeys = 1 << 20;  // whose rounds can be counted
+    const auto fours = [](std::int64_t size) {
+        return static_cast<uint>(divide_up(static_cast<std::uint64_t>(size), 4));
+    };
+    if (params.softcap != 0 || params.score_mod || params.most_keys > kMostKeys) {
+        return false;
+    }
+    const auto tiles = static_cast<uint>(divide_up(static_cast<std::uint64_t>(params.most_keys), 16));
+    const uint blocks = column_blocks(params.value_dim, 16);
+    return attention_redo_rounds(tiles, fours(params.head_dim), 4, blocks, 8) < kMostRounds;
+}
+
 AttentionTiling choose_f32(const Capabilities& device, bool full, const AttentionParams& params) {
     const bool asks_for_shared = asks_for(device, "attention_shared") || asks_for(device, "attention_rows");
     if (asks_for_shared) {
@@ -106,10 +121,8 @@ AttentionTiling choose_f32(const Capabilities& device, bool full, const Attentio
         if (wide) {
             t.defines.push_back("WIDE=1");
         }
-        // with four lanes a softcap is a loop for each row, and rounds of loops are limited
-        const uint many = lanes == 8 ? 16 : params.softcap == 0 ? 8 : 4;
-        if (many > t.rows.back() && params.most_queries * params.group > kSmallModelRows) {
-            t.rows.push_back(many);
+        if (params.most_queries * params.group > kSmallModelRows && (lanes == 8 || takes_eight_rows(params))) {
+            t.rows.push_back(2 * lanes);
         }
         return t;
     }

@@ -33,7 +33,7 @@ VKF_CONSTANT(kAttentionBindingLse, 10)       // log-sum-exp out, (batch, head, q
 VKF_CONSTANT(kAttentionBindingPartial, 11)
 
 // Specialization constants. Id 0 is the local size in x.
-// rows a group takes: 4 or 16 in registers, 32 in shared memory, kSubgroupRows a subgroup of
+// rows a group takes: 4, 8 or 16 in registers, 32 in shared memory, kSubgroupRows a subgroup of
 // matrices
 VKF_CONSTANT(kAttentionSpecRows, 1)
 // columns of O a group takes, in blocks as wide as the kernel's tile of keys; at most 4
@@ -112,6 +112,15 @@ VKF_FUNCTION uint attention_split_keys(uint least, uint queries, uint keys) {
     uint each = ((keys + kAttentionMostSplits - 1u) / kAttentionMostSplits + 31u) / 32u * 32u;
     bool split = least != 0u && queries <= kAttentionSplitQueries && keys > least;
     return split ? (each > least ? each : least) : 0u;
+}
+
+// attention_lanes: rounds of the loops of a group that takes each of its rows again, for so many
+// tiles of keys and fours of the heads' width. Rounds that only find a loop's end count too.
+VKF_FUNCTION uint attention_redo_rounds(uint tiles, uint fours, uint lanes, uint blocks, uint rows) {
+    uint once = 3u + fours + lanes;
+    uint again = 3u + fours + blocks * lanes;
+    uint storing = 40u;  // a row: four columns in each of four blocks, and ends
+    return tiles * (once + rows * again) + rows * storing;
 }
 
 #ifdef __cplusplus

@@ -115,10 +115,11 @@ float take_in(inout vec4 s, inout float largest, inout float total) {
     return rescale;
 }
 
-// V held something that is not finite where the group's rows look, so these must be taken again with
-// care: 0 * inf must not enter where a key is masked. The sums tell, as each has a product with it.
-// Those of a row whose scores hold a NaN do not, and none of that row's results is a number anyhow.
-bool some_not_finite = false;
+// A bit for each of the group's rows that must be taken again with care: V held something that is
+// not finite, and 0 * inf must not enter where a key is masked. The sums tell, as each has a
+// product with it; one that overflowed is taken for such. Those of a row whose total is NaN do not,
+// and none of that row's results is a number anyhow.
+uint lost_rows = 0u;
 
 uvec4 magnitudes_of(vec4 x) {
     return floatBitsToUint(x) & kMagnitudeBits;
@@ -194,21 +195,14 @@ void redo(uint row, uint column0) {
     }
 }
 
-// Most rounds of the loops that write a row out: four columns in each of four blocks, and ends.
-const uint kRoundsToStore = 40u;
-
 bool redo_allowed() {
     uint tiles = (work.end - work.begin + kTile - 1u) / kTile;
     uint rows = work.last_row - work.first_row + 1u;
-    uint fours = (p.head_dim + 3u) / 4u;
-    // rounds that only find a loop's end count too
-    uint capping = 0u;
+    uint rounds = attention_redo_rounds(tiles, (p.head_dim + 3u) / 4u, kLanes, kBlocks, rows);
     if (kSoftcap != 0u && ONE_BY_ONE) {
-        capping = 5u;
+        rounds += tiles * (kRows + rows) * 5u;
     }
-    uint once = 3u + fours + kLanes + kRows * capping;
-    uint again = 3u + fours + kBlocks * kLanes + capping;
-    return tiles * (once + rows * again) + rows * kRoundsToStore < kMostRounds;
+    return rounds < kMostRounds;
 }
 
 // Writes NaN, which shows, rather than a row without some of its keys.
@@ -388,7 +382,7 @@ void main() {
             worst = max(worst, max(magnitudes_of(SUM(i, 2)), magnitudes_of(SUM(i, 3)))); \
         } \
         bool lost = any(greaterThanEqual(worst, uvec4(kInfinityBits))); \
-        some_not_finite = some_not_finite || (lost && is_finite(totals[i])); \
+        lost_rows |= lost && is_finite(totals[i]) ? 1u << i : 0u; \
     }
     EACH_ROW(DO)
 #undef DO
@@ -436,9 +430,13 @@ void main() {
         }
     }
 #undef DO
-    if (lanes_or(some_not_finite ? 1u : 0u) != 0u) {
+    lost_rows = lanes_or(lost_rows);
+    if (lost_rows != 0u) {
         bool allowed = redo_allowed();
         [[dont_unroll]] for (uint row = work.first_row; row <= work.last_row; ++row) {
+            if ((lost_rows >> (row - work.first_row) & 1u) == 0u) {
+                continue;
+            }
             if (allowed) {
                 redo(row, column0);
             } else {

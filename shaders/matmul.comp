@@ -199,13 +199,13 @@ void load_codes(uvec4 columns, uint k) {
 }
 
 // The rows of B of one step, out of eight codes of each column, which are not shifted (see
-// UNPACK_BY_PRODUCTS): each is a number where it is, and multiplied.
+// UNPACK_BY_PRODUCTS): each is a number where it is, and multiplied. Signed numbers are converted
+// sooner, but the highest bit is that of a code.
 mat4 unpack_int4(uvec4 eight, bool upper) {
     uint up = upper ? 1u << 16 : 1u;
     float down = upper ? 1.0 / 65536.0 : 1.0;
-#define FOUR_CODES(shift, sign) \
-    (vec4(sign(eight & (15u << shift) * up)) * (down / float(1u << shift)) - group_zeros) * group_scales
-    // the highest bit is that of a code, and no sign
+#define FOUR_CODES(shift, integers) \
+    (vec4(integers(eight & (15u << shift) * up)) * (down * (1.0 / float(1u << shift))) - group_zeros) * group_scales
     return mat4(FOUR_CODES(0, ivec4), FOUR_CODES(4, ivec4), FOUR_CODES(8, ivec4), FOUR_CODES(12, uvec4));
 #undef FOUR_CODES
 }

@@ -170,6 +170,46 @@ TEST_CASE("attention: many rows, one of NaN among them, leave no trace of what t
     }
 }
 
+TEST_CASE("attention: infinite values and sums show in their columns alone, among many rows") {
+    Qkv x = random_qkv({1, 1, 1, 150, 40, 16, 20});
+    Options o;
+    o.scores.causal = Causal::top_left;  // row r sees keys 0 .. r
+    const Attended clean = attend(x, o, Ask::y);
+    for (std::int64_t i = 0; i < 16; ++i) {
+        x.query.at({0, 0, 140, i}) = 0;  // which weighs all keys alike
+    }
+    for (std::int64_t key = 0; key < 40; ++key) {
+        x.value.at({0, 0, key, 3}) = key % 2 == 0 ? 3e38 : 0;
+    }
+    x.value.at({0, 0, 39, 3}) = kInf;
+    const Attended got = attend(x, o, Ask::y);
+    std::size_t wrong = 0;
+    for_each_index(got.y.shape, [&](const Sizes& i) {
+        const double y = got.y.at(i);
+        if (i[3] == 3) {
+            wrong += i[2] >= 39 && !std::isinf(y) ? 1 : 0;
+        } else if (i[2] != 140) {
+            wrong += y == clean.y.at(i) ? 0 : 1;
+        }
+    });
+    CHECK(wrong == 0);
+}
+
+TEST_CASE("attention: four lanes take many rows again with care, as many keys as four of them could") {
+    const Capabilities& c = device().capabilities();
+    if (!c.cpu() || c.exact_subgroup_size != 4 || !c.subgroup_quad || !c.variants.empty()) {
+        cannot_run("four lanes with quads");
+        return;
+    }
+    const Qkv x = random_qkv({1, 1, 1, 130, 6000, 16, 64});
+    Options o;
+    o.scores.keys = Tensor({6000}, 1.0);
+    o.scores.keys->data[5] = 0;
+    Qkv spoilt = x;
+    spoilt.value.at({0, 0, 5, 7}) = kNan;
+    CHECK(same_bits(attend(x, o, Ask::y).y, attend(spoilt, o, Ask::y).y));
+}
+
 TEST_CASE("grouped_query_attention: what the unused part of a cache holds leaves no trace") {
     constexpr std::int64_t kCapacity = 24;
     constexpr std::int64_t kTokens = 9;

@@ -99,17 +99,17 @@ TEST_SUITE("texel fetches") {
             "layout(set = 0, binding = 0) readonly buffer XTwo { uvec2 x_two[]; };\n"
             "layout(set = 0, binding = 0) readonly buffer XFour { uvec4 x_four[]; };\n"
             "uint f(uint i) {\n"
-            "    uint sum = x[51u - i];\n"
-            "    if (kTwo != 0u) { uvec2 two = x_two[(i * 3u) % 26u]; sum += 100u * two.x + 10000u * two.y; }\n"
-            "    if (kFour != 0u) { uvec4 four = x_four[i / 4u]; sum += 3u * four.y + 1000000u * four.w; }\n"
+            "    uint sum = x[53 - int(i)];\n"  // the last texel of 16 bytes has two
+            "    if (kTwo != 0u) { uvec2 two = x_two[(i * 3u) % 27u]; sum += 100u * two.x + 10000u * two.y; }\n"
+            "    if (kFour != 0u) { uvec4 four = x_four[i / 5u]; sum += 3u * four.y + 1000000u * four.w; }\n"
             "    return sum;\n"
             "}\n";
         const UintKernel kernel(text, "f", {"kTwo", "kFour"});
         for (const std::uint32_t asked : {0u, 1u, 2u, 3u}) {
             CAPTURE(asked);
-            CHECK(kernel.difference({asked & 1u, asked & 2u}, 52, [&](std::uint32_t i) {
-                const std::uint32_t two = i * 3 % 26 * 2, four = i / 4 * 4;
-                return 51 - i + ((asked & 1u) != 0 ? 100 * two + 10000 * (two + 1) : 0) +
+            CHECK(kernel.difference({asked & 1u, asked & 2u}, 54, [&](std::uint32_t i) {
+                const std::uint32_t two = i * 3 % 27 * 2, four = i / 5 * 4;
+                return 53 - i + ((asked & 1u) != 0 ? 100 * two + 10000 * (two + 1) : 0) +
                        ((asked & 2u) != 0 ? 3 * (four + 1) + 1000000 * (four + 3) : 0);
             }) == "");
         }

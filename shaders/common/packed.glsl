@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Numbers out of the words of packed.h. With UNPACK_BY_PRODUCTS, which kernels for processors
 // define, words are multiplied and masked where others shift them, for the same bits: SwiftShader
-// shifts lane by lane.
+// shifts a vector's numbers one by one, in each lane.
 #ifndef VKF_SHADERS_COMMON_PACKED_GLSL
 #define VKF_SHADERS_COMMON_PACKED_GLSL
 
@@ -67,9 +67,6 @@ vec4 group_scale(uvec4 words) {
 // The zero point of a group of int4, as less_zero() takes it.
 float group_zero(uint word) {
     return uintBitsToFloat(kWholeBits | (word & 15u));
-}
-vec4 group_zero(uvec4 words) {
-    return uintBitsToFloat(kWholeBits | (words & 15u));
 }
 
 // Computes code - zero, exactly; each code is in the lowest four bits.
