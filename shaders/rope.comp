@@ -46,25 +46,6 @@ Turns turns_at(uint position, uint item) {
     return Turns(vec4(first.xz, second.xz), kBack != 0u ? -sine : sine);
 }
 
-// `from` and `to` in fours.
-void turn_fours(uint item, Turns turns, uint from, uint to) {
-    uint first = kHalf != 0u ? item : 2u * item;
-    uint second = kHalf != 0u ? item + p.pairs / 4u : 2u * item + 1u;
-    vec4 u = VKF_FOUR(x_fours, from + first);
-    vec4 v = VKF_FOUR(x_fours, from + second);
-    vec4 a = kHalf != 0u ? u : vec4(u.xz, v.xz);
-    vec4 b = kHalf != 0u ? v : vec4(u.yw, v.yw);
-    vec4 turned_a = a * turns.cosine - b * turns.sine;
-    vec4 turned_b = b * turns.cosine + a * turns.sine;
-    if (kHalf != 0u) {
-        VKF_PUT_FOUR(y_fours, to + first, turned_a);
-        VKF_PUT_FOUR(y_fours, to + second, turned_b);
-    } else {
-        VKF_PUT_FOUR(y_fours, to + first, vec4(turned_a.x, turned_b.x, turned_a.y, turned_b.y));
-        VKF_PUT_FOUR(y_fours, to + second, vec4(turned_a.z, turned_b.z, turned_a.w, turned_b.w));
-    }
-}
-
 // A row of one position: where it begins, and its place in two outer dimensions.
 struct Head {
     uint from, to;
@@ -88,6 +69,34 @@ void to_next(inout Head h) {
     }
 }
 
+void turn_fours(uint item, Turns turns, Head head) {
+    uint from = head.from / 4u;
+    uint to = head.to / 4u;
+    uint first = kHalf != 0u ? item : 2u * item;
+    uint second = kHalf != 0u ? item + p.pairs / 4u : 2u * item + 1u;
+    vec4 u = VKF_FOUR(x_fours, from + first);
+    vec4 v = VKF_FOUR(x_fours, from + second);
+    vec4 a = kHalf != 0u ? u : vec4(u.xz, v.xz);
+    vec4 b = kHalf != 0u ? v : vec4(u.yw, v.yw);
+    vec4 turned_a = a * turns.cosine - b * turns.sine;
+    vec4 turned_b = b * turns.cosine + a * turns.sine;
+    if (kHalf != 0u) {
+        VKF_PUT_FOUR(y_fours, to + first, turned_a);
+        VKF_PUT_FOUR(y_fours, to + second, turned_b);
+    } else {
+        VKF_PUT_FOUR(y_fours, to + first, vec4(turned_a.x, turned_b.x, turned_a.y, turned_b.y));
+        VKF_PUT_FOUR(y_fours, to + second, vec4(turned_a.z, turned_b.z, turned_a.w, turned_b.w));
+    }
+}
+
+// Behind the pairs eight elements an item are copied.
+void pass_fours(uint item, Head head) {
+    uint from = head.from / 4u + 2u * item;
+    uint to = head.to / 4u + 2u * item;
+    VKF_PUT_FOUR(y_fours, to, VKF_FOUR(x_fours, from));
+    VKF_PUT_FOUR(y_fours, to + 1u, VKF_FOUR(x_fours, from + 1u));
+}
+
 uint position_of(uint row) {
     return kPositions != 0u ? positions[p.positions_offset + row * p.positions_stride] : row;
 }
@@ -106,15 +115,21 @@ void turn_rows(uint index) {
     // a position behind the table has no turns, and loads none
     Turns turns = turns_at(passes ? p.table_rows : position_of(row), item);
     Head head = Head(from, to, i2, i1);
+    if (kFours == 1u) {
+        if (passes) {
+            pass_fours(item, head);
+        } else {
+            turn_fours(item, turns, head);
+        }
+        return;
+    }
     // Two loops, as some compilers take both ways of a branch, but do not enter a loop for nothing.
     for (uint n = passes ? count : 0u; n < count; ++n) {
-        turn_fours(item, turns, head.from / 4u, head.to / 4u);
+        turn_fours(item, turns, head);
         to_next(head);
     }
     for (uint n = passes ? 0u : count; n < count; ++n) {
-        uint column = 2u * item;
-        VKF_PUT_FOUR(y_fours, head.to / 4u + column, VKF_FOUR(x_fours, head.from / 4u + column));
-        VKF_PUT_FOUR(y_fours, head.to / 4u + column + 1u, VKF_FOUR(x_fours, head.from / 4u + column + 1u));
+        pass_fours(item, head);
         to_next(head);
     }
 }
