@@ -22,6 +22,11 @@ std::vector<Part> parts_of(uint32_t count, const vkf_part* parts) {
     return out;
 }
 
+/// A number of a rank, or of ranks: one that an int has no room for is the largest, which is none.
+int rank_of(std::uint32_t number) {
+    return static_cast<int>(std::min(number, static_cast<std::uint32_t>(std::numeric_limits<int>::max())));
+}
+
 template <class T>
 std::span<T> span_of(T* data, std::uint64_t count, const char* what) {
     return {count == 0 ? data : &need(data, what), static_cast<std::size_t>(count)};
@@ -32,9 +37,8 @@ std::span<T> span_of(T* data, std::uint64_t count, const char* what) {
 vkf_result vkf_communicator_create_local(uint32_t ranks, vkf_communicator** communicators) {
     return guard(__func__, [&] {
         std::fill_n(&need(communicators, "communicators"), ranks, nullptr);
-        const auto wanted = std::min(ranks, static_cast<std::uint32_t>(std::numeric_limits<int>::max()));
         std::vector<std::unique_ptr<vkf_communicator>> all;
-        for (std::unique_ptr<Transport>& transport : local_transports(static_cast<int>(wanted))) {
+        for (std::unique_ptr<Transport>& transport : local_transports(rank_of(ranks))) {
             all.push_back(std::make_unique<vkf_communicator>());
             all.back()->ranks = std::make_shared<Communicator>(std::move(transport));
         }
@@ -78,7 +82,7 @@ vkf_result vkf_communicator_all_gather(vkf_communicator* communicator, void* all
 vkf_result vkf_communicator_broadcast(vkf_communicator* communicator, void* data, uint64_t bytes, uint32_t from) {
     return guard(__func__, [&] {
         need(communicator, "communicator")
-            .ranks->broadcast(span_of(static_cast<std::byte*>(data), bytes, "data"), static_cast<int>(from));
+            .ranks->broadcast(span_of(static_cast<std::byte*>(data), bytes, "data"), rank_of(from));
     });
 }
 
@@ -86,7 +90,7 @@ vkf_result vkf_communicator_send(vkf_communicator* communicator, const void* dat
                                  double share) {
     return guard(__func__, [&] {
         need(communicator, "communicator")
-            .ranks->send(span_of(static_cast<const std::byte*>(data), bytes, "data"), static_cast<int>(to),
+            .ranks->send(span_of(static_cast<const std::byte*>(data), bytes, "data"), rank_of(to),
                          or_default(share, 1.0));
     });
 }
@@ -95,7 +99,7 @@ vkf_result vkf_communicator_receive(vkf_communicator* communicator, void* data, 
                                     double share) {
     return guard(__func__, [&] {
         need(communicator, "communicator")
-            .ranks->receive(span_of(static_cast<std::byte*>(data), bytes, "data"), static_cast<int>(from),
+            .ranks->receive(span_of(static_cast<std::byte*>(data), bytes, "data"), rank_of(from),
                             or_default(share, 1.0));
     });
 }
@@ -120,7 +124,7 @@ vkf_result vkf_communicator_traffic(const vkf_communicator* communicator, vkf_tr
 
 vkf_result vkf_graph_set_rank(vkf_graph* graph, uint32_t rank, uint32_t ranks, const double* speeds) {
     return guard(__func__, [&] {
-        Rank r{static_cast<int>(rank), static_cast<int>(ranks)};
+        Rank r{rank_of(rank), rank_of(ranks)};
         check_rank(r);  // before so many speeds are read
         r.speeds.assign(speeds, speeds ? speeds + ranks : speeds);
         need(graph, "graph").set_rank(r);
@@ -151,7 +155,12 @@ vkf_result vkf_all_gather(vkf_value x, uint32_t ranks, const int64_t* columns, v
 }
 
 vkf_result vkf_broadcast(vkf_value x, uint32_t from, vkf_value* y) {
-    return give_value(__func__, y, [&] { return broadcast(value_of(x, "x"), static_cast<int>(from)); });
+    return give_value(__func__, y, [&] {
+        if (from > static_cast<std::uint32_t>(std::numeric_limits<int>::max())) {
+            throw Error("there is no rank " + std::to_string(from), "broadcast");
+        }
+        return broadcast(value_of(x, "x"), static_cast<int>(from));
+    });
 }
 
 vkf_result vkf_column_parallel_linear(vkf_value x, const char* name, int64_t out,

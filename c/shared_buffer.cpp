@@ -45,7 +45,6 @@ vkf_result vkf_shared_buffer_get(const vkf_shared_buffer* shared, VkBuffer* buff
 vkf_result vkf_shared_buffer_export_fd(const vkf_shared_buffer* shared, int* descriptor) {
     return guard(__func__, [&] {
         int& out = need(descriptor, "descriptor");
-        out = -1;
         out = need(shared, "shared").shared.export_fd();
     });
 }

@@ -67,7 +67,10 @@ vkf_result vkf_state_save(const vkf_state* state, const char* path, uint32_t cou
         std::map<std::string, StatePart> some;
         for (std::uint32_t i = 0; i < count; ++i) {
             const vkf_state_part& p = (&need(parts, "parts"))[i];
-            some[text(p.name, "a part's name")] = part_of(p);
+            const std::string name = text(p.name, "a part's name");
+            if (!some.emplace(name, part_of(p)).second) {
+                throw Error("is given twice", name);
+            }
         }
         save_state(path_of(text(path, "path")), need(state, "state"), some);
     });

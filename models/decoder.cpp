@@ -181,7 +181,12 @@ struct Decoder::Parts {
     }
 
     void read_answers(DecoderTask task) {
-        download_answers(task);
+        try {
+            download_answers(task);
+        } catch (...) {
+            answers = {};
+            throw;
+        }
         for (std::size_t row = 0; row < answers.next.size(); ++row) {
             if (answers.next[row] < 0) {  // as argmax_of_finite() says it
                 answers = {};

@@ -86,8 +86,9 @@ void step_item(uint item) {
         }
         return;
     }
-    g = g * gradient_factor + (x - p.decay_to) * p.l2;
-    x -= (x - p.decay_to) * (p.decay * rate_factor);
+    vec4 away = finite_or_zero(x - p.decay_to);  // -inf, as of a bias that masks, stays what it is
+    g = g * gradient_factor + away * p.l2;
+    x -= away * (p.decay * rate_factor);
     x -= direction(item, g) * (p.rate * rate_factor);
     if (kFours != 0u) {
         parameter_fours[p.parameter_offset / 4u + item] = x;

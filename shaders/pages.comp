@@ -32,7 +32,9 @@ void main() {
     uint place = token;
     if (kScatter != 0u) {
         uint end = ends[p.ends_offset + rest * p.ends_stride];
-        bool good = end <= p.table_width * p.page_size && end + token >= p.tokens;
+        // a product of the table's width and a page's size may be beyond 32 bits
+        bool fits = end == 0u || (end <= 0x7fffffffu && (end - 1u) / p.page_size < p.table_width);
+        bool good = fits && end + token >= p.tokens;
         place = good ? end + token - p.tokens : ~0u;
     }
     uint slot = place / p.page_size;

@@ -51,7 +51,12 @@ TEST_CASE("c functions: ranks sum, gather, broadcast and agree, and are counted"
         CHECK(vkf_communicator_limit(ranks[r], 0.1) == VKF_OK);
     }
     vkf_communicator_destroy(ranks[1]);
+    const auto told = [](const char* what) { return std::string(vkf_last_error()).find(what) != std::string::npos; };
     float x = 0;
+    CHECK(vkf_communicator_send(ranks[0], &x, sizeof(x), 0xffffffffu, 0) != VKF_OK);
+    CHECK(told("rank 2147483647: "));  // and not rank -1
+    CHECK(vkf_communicator_broadcast(ranks[0], &x, sizeof(x), 0xffffffffu) != VKF_OK);
+    CHECK(told("rank 2147483647: "));
     CHECK(vkf_communicator_all_reduce(ranks[0], &x, 1) != VKF_OK);
     CHECK(std::string(vkf_last_error()).find("rank 1: has ended") != std::string::npos);
     CHECK(vkf_communicator_all_reduce(nullptr, &x, 1) != VKF_OK);

@@ -364,6 +364,10 @@ TEST_CASE("c functions: tickets, states in files, safetensors") {
     CHECK(read(-1) == std::vector<float>{7, 8, 9, 4, 5, 6});
     OK(vkf_state_restore(state, path.c_str()));
     CHECK(read(-1) == numbers);
+    const vkf_state_part same[] = {{"kept", 0, 2}, {"kept", 0, 1}};
+    CHECK(vkf_state_save(state, path.c_str(), 2, same) == VKF_ERROR);
+    CHECK(contains(vkf_last_error(), "kept: is given twice"));
+    OK(vkf_state_restore(state, path.c_str()));  // the file is as it was
     CHECK(vkf_state_restore(state, "nowhere.safetensors") == VKF_ERROR);
     CHECK(contains(vkf_last_error(), "nowhere.safetensors"));
 

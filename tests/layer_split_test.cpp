@@ -393,4 +393,30 @@ TEST_CASE("layer split: a rank that ends or hangs is named by all others, wherev
     }
 }
 
+TEST_CASE("layer split: where the answers of a prompt do not come there are none") {
+    const Checkpoint checkpoint(kModels / "gemma3");
+    const DecoderModel model = read_decoder(checkpoint);
+    const std::vector<std::int32_t> prompt{1, 2, 3};
+    const auto errors = on_ranks(2, [&](const std::shared_ptr<Communicator>& communicator) {
+        communicator->limit(60);
+        const DecoderPlan plan(
+            device(), checkpoint, model,
+            {.max_tokens = 16, .candidates = 2, .communicator = communicator, .split = Split::layers});
+        Decoder decoder(device(), checkpoint, plan);
+        decoder.prompt(prompt);
+        CHECK(decoder.next().size() == 1);
+        if (communicator->rank() == 1) {  // takes what the other computes, and sends no answer
+            std::vector<std::byte> hidden(prompt.size() * static_cast<std::size_t>(model.facts().width) *
+                                          sizeof(float));
+            communicator->receive(hidden, 0);
+            communicator->send(std::vector<std::byte>(1), 0);
+            return;
+        }
+        CHECK_THROWS_AS(decoder.prompt(prompt), Error);
+        CHECK(decoder.next().empty());
+        CHECK_THROWS_AS(decoder.candidates(0), Error);
+    });
+    CHECK(errors[0] == "");
+}
+
 TEST_SUITE_END();

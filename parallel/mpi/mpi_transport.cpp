@@ -51,6 +51,8 @@ public:
     }
 
     void fail() noexcept { failed_ = true; }
+    /// All processes; errors of what is made of it are returned, and do not end the process.
+    MPI_Comm world() const noexcept { return world_; }
     /// Keeps a number that is on its way as long as MPI can be asked for it.
     const int& keep(int number) { return kept_.emplace_back(number); }
 
@@ -71,6 +73,8 @@ private:
         if (provided < MPI_THREAD_SERIALIZED) {
             throw Error("allows calls of one thread alone; MPI_THREAD_SERIALIZED is needed", "MPI_Init_thread");
         }
+        check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &world_), "MPI_Comm_dup");
+        check_mpi(MPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     }
     ~Session() {
         int done = 0;
@@ -85,6 +89,7 @@ private:
     }
 
     bool owned_ = false, failed_ = false;
+    MPI_Comm world_ = MPI_COMM_NULL;
     std::deque<int> kept_;
 };
 
@@ -99,8 +104,7 @@ class MpiTransport final : public Transport {
 public:
     MpiTransport() : session_(Session::of_process()) {
         const std::scoped_lock lock(session_.mutex);
-        check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
-        MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+        check_mpi(MPI_Comm_dup(session_.world(), &comm_), "MPI_Comm_dup");
         MPI_Comm_rank(comm_, &rank_);
         MPI_Comm_size(comm_, &ranks_);
         blamed_ = rank_;

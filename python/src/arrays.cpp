@@ -3,9 +3,11 @@
 #include "bind.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -119,9 +121,17 @@ Array bits_of(const nb::object& object, const std::string& what) {
 }  // namespace
 
 const nb::object& numpy() {
-    // never destroyed: the interpreter is gone by then
-    static nb::object* module = new nb::object(nb::module_::import_("numpy"));
-    return *module;
+    // Never destroyed: the interpreter is gone by then. Other threads run while it is imported, so
+    // no guard of a static is held.
+    static std::atomic<nb::object*> known{nullptr};
+    if (!known.load()) {
+        auto mine = std::make_unique<nb::object>(nb::module_::import_("numpy"));
+        nb::object* none = nullptr;
+        if (known.compare_exchange_strong(none, mine.get())) {
+            mine.release();
+        }
+    }
+    return *known.load();
 }
 
 std::string kind_of(nb::handle object) {

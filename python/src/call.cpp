@@ -138,6 +138,11 @@ void upload(Program& p, const std::string& input, nb::handle object) {
     const Port* port = p.input(input);
     const Array array = port != nullptr ? fitting(*port, object) : wide_array_of(object, input);
     unlocked(*p.mutex, [&] {
+        if (array.shape.size() > 1) {  // one dimension is all elements, as in C++
+            const std::vector<std::int64_t> shape = p.get().shape(input);
+            if (shape != array.shape)
+                fail("is " + text_of(shape) + " now, and " + text_of(array.shape) + " was given", input);
+        }
         upload(p.get(), input, array);
         p.bound.erase(input);
     });
@@ -206,6 +211,9 @@ std::vector<nb::object> run(Program& p, const nb::list& arrays, Results results)
 }
 
 nb::dict call(Program& p, const nb::kwargs& arguments, Results results) {
+    if (!p.own) {  // a trainer's, say, would take a step that the trainer does not count
+        fail("is a model's own and is not called: upload(), run() and download() are for it", "a program");
+    }
     std::vector<Given> given;
     given.reserve(p.inputs.size());
     std::vector<std::int64_t> sizes(p.symbols.size(), -1);

@@ -47,7 +47,7 @@ struct type_caster<vkf::Dim> {
     NB_TYPE_CASTER(vkf::Dim, const_name("int | ") + make_caster<py::Dim>::Name)
 
     bool from_python(handle src, std::uint8_t, cleanup_list*) noexcept {
-        if (PyIndex_Check(src.ptr()) != 0) {
+        if (PyIndex_Check(src.ptr()) != 0 && !PyBool_Check(src.ptr())) {
             const Py_ssize_t number = PyNumber_AsSsize_t(src.ptr(), PyExc_OverflowError);
             if (number == -1 && PyErr_Occurred() != nullptr) {
                 PyErr_Clear();

@@ -58,11 +58,13 @@ vkf::Value indexed(vkf::Value x, nb::handle index) {
             continue;
         }
         const vkf::Dim size = x.shape()[dim];
-        const auto end = [&](nb::handle bound, const vkf::Dim& otherwise) {
-            if (bound.is_none()) return otherwise;
+        const auto place = [&](nb::handle bound) {
             if (nb::isinstance<Dim>(bound)) require_graph(nb::cast<Dim&>(bound), graph_object(x));
             const auto found = cast_as<vkf::Dim>(bound, "index", "a number, a size or a slice");
             return found.is_constant() && found.constant() < 0 ? size + found : found;
+        };
+        const auto end = [&](nb::handle bound, const vkf::Dim& otherwise) {
+            return bound.is_none() ? otherwise : place(bound);
         };
         if (PySlice_Check(part.ptr()) != 0) {
             const nb::object step = part.attr("step");
@@ -70,7 +72,7 @@ vkf::Value indexed(vkf::Value x, nb::handle index) {
             const vkf::Dim start = end(part.attr("start"), vkf::Dim(0)), stop = end(part.attr("stop"), size);
             if (!(start == vkf::Dim(0) && stop == size)) windows.emplace_back(dim, start, stop - start);
         } else {
-            windows.emplace_back(dim, end(part, size), vkf::Dim(1));
+            windows.emplace_back(dim, place(part), vkf::Dim(1));
             dropped.push_back(dim);
         }
         ++dim;
@@ -243,7 +245,7 @@ void bind_value(nb::module_& m) {
             "to", [](V v, const Type& dtype) { return vkf::to(v.value, dtype); }, "dtype"_a,
             "As another type: float32, float16 or bfloat16; int32 stays what it is. torch.Tensor.to.")
         .def(
-            "__getitem__", [](V v, nb::handle index) { return indexed(v.value, index); }, "index"_a,
+            "__getitem__", [](V v, nb::handle index) { return indexed(v.value, index); }, "index"_a.none(),
             "A window: x[0, 1:n, ...]. Ends may be sizes with symbols.")
         .def(
             "__add__", [](V a, const vkf::Value& b) { return a.value + b; }, nb::is_operator())

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several ranks in one process: a thread each."""
 
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -108,6 +110,23 @@ def test_ranks_with_halves_of_a_batch_learn_as_one_does(device):
     assert errors == [None] * 2
     assert halves[0] == halves[1]
     np.testing.assert_allclose(halves[0], learn(slice(0, 6)), rtol=1e-5)
+
+
+def test_ranks_that_import_numpy_together():
+    code = """
+import sys, threading
+import vkformer as vkf
+assert "numpy" not in sys.modules
+out = {}
+def run(c):
+    out[c.rank] = list(c.all_reduce([1.0]))
+threads = [threading.Thread(target=run, args=(c,)) for c in vkf.local_communicators(2)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+assert out == {0: [2.0], 1: [2.0]}, out
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_decoder_by_layers(device):

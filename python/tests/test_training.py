@@ -224,6 +224,31 @@ def test_an_empty_batch_takes_no_step(accumulates):
     assert step.step == 0 and step(x=X, t=T).loss > 0
 
 
+def test_the_program_of_a_step_is_not_called():
+    g, loss = classifier()
+    step = vkf.Trainer(g, loss, vkf.SGD(lr=0.1), train="*", seed=3)
+    before = step.state_dict()
+    for call in (lambda: step.program(), lambda: step.program(x=X, t=T)):
+        with pytest.raises(ValueError, match="a model's own and is not called"):
+            call()
+    after = step.state_dict()
+    assert step.step == 0 and all((before[name] == after[name]).all() for name in before)
+    with pytest.raises(ValueError, match='fits "b.\\*"'):
+        vkf.Trainer(*classifier(), train="b.*")
+
+
+@pytest.mark.parametrize("optimizer", [vkf.SGD(lr=0.1), vkf.SGD(lr=0.1, weight_decay=0.5), vkf.AdamW(weight_decay=0),
+                                       vkf.AdamW(lr=0.1, weight_decay=0.01)])
+def test_a_bias_of_minus_infinity_stays(optimizer):
+    g = vkf.Graph()
+    loss = vkf.cross_entropy(g.input("x", [2, 3]) + g.weight("b", [3]), g.input("t", [2], "int32"))
+    step = vkf.Trainer(g, loss, optimizer, weights={"b": np.array([0, -np.inf, 0.5], np.float32)})
+    for _ in range(2):
+        assert np.isfinite(step(x=array(2, 3), t=np.array([0, 2], np.int32)).loss)
+    b = step.state_dict()["b"]
+    assert b[1] == -np.inf and np.isfinite(b[[0, 2]]).all() and (b[[0, 2]] != [0, 0.5]).all()
+
+
 def test_some_parameters_stay():
     g, loss = classifier()
     weights = {"net.first.weight": array(16, 8), "net.first.bias": array(16)}

@@ -61,6 +61,43 @@ def test_sizes_that_64_bits_do_not_hold():
             size.eval({"n": 8, "m": 8})
 
 
+def test_true_is_no_size_and_none_no_index():
+    g, n, *_ = two_graphs()
+    x = g.input("x", [n, 6, 4])
+    for index in ((slice(None), True), None, (None, 0), 1.0):
+        with pytest.raises(TypeError, match="a number, a size or a slice"):
+            x[index]
+    with pytest.raises(TypeError):
+        g.input("y", [True, 2])
+
+
+def test_arrays_are_uploaded_in_their_shape(device):
+    g, n, *_ = two_graphs()
+    g.output("y", g.input("x", [n, 4]) * 2)
+    program = device.compile(g)
+    program.set("n", 2)
+    with pytest.raises(ValueError, match=r"x: is \(2, 4\) now, and \(4, 2\) was given"):
+        program.upload("x", array(4, 2))
+    for x in (np.arange(8, dtype=np.float32), np.arange(8, dtype=np.float32).reshape(2, 4)):
+        program.upload("x", x)
+        program.run()
+        np.testing.assert_array_equal(program.download("y"), np.arange(8).reshape(2, 4) * 2)
+
+
+@pytest.mark.parametrize("width", [3, 2**20, 2**20 + 1])
+def test_pages_of_more_than_32_bits_are_written(device, width):
+    g = vkf.Graph()
+    x = g.input("x", [1, 3, 1, 1])
+    vkf.scatter_pages(g.state("pool", [2, 4096, 1, 1]), x, g.input("table", [1, width], "int32"),
+                      g.input("lengths", [1], "int32"))
+    g.output("y", x * 2)
+    state = device.make_state([g])
+    program = device.compile(g, state=state)
+    numbers = np.arange(7, 10, dtype=np.float32).reshape(1, 3, 1, 1)
+    program(x=numbers, table=np.zeros((1, width), np.int32), lengths=np.array([5], np.int32))
+    np.testing.assert_array_equal(state.read("pool").ravel()[:6], [0, 0, 7, 8, 9, 0])
+
+
 def test_names_with_a_zero_are_told_apart(device):
     g = vkf.Graph()
     x = g.input("x\0a", [2])

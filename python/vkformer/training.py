@@ -54,7 +54,7 @@ class Trainer:
             if name in graph.outputs:
                 raise _c.ArgumentError(f"{name}: the graph has an output of that name, which is the step's; give yours another")
         described = len(graph.nodes)
-        parameters = _c.trainable(graph, list(train))
+        parameters = _c.trainable(graph, [train] if isinstance(train, str) else list(train))
         try:
             stay = self._load_rest(graph, parameters, tensors)
             self._core = _c.TrainerCore(
