@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // scaled_dot_product_attention(): its checks and its shape rule.
+#include <limits>
+
 #include "shaders/attention.h"
 #include "ops/add_op.h"
 #include "ops/attention_params.h"
@@ -15,6 +17,8 @@ using namespace shader;
 using namespace support;
 
 constexpr const char* kName = kAttentionName;
+/// Places of keys are counted by signed numbers in shaders.
+constexpr std::int64_t kMostKeys = std::numeric_limits<std::int32_t>::max();
 constexpr const char *kMaskName = "mask", *kBiasName = "bias", *kSlopesName = "alibi_slopes", *kSinksName = "sinks";
 
 /// Tells which of (batch, heads, queries, keys) a tensor has that broadcasts to them.
@@ -278,6 +282,8 @@ AttentionResult scaled_dot_product_attention(Value query, Value key, Value value
     p.most_heads = g.max_of(scores[0]) * g.max_of(scores[1]);
     p.most_queries = g.max_of(scores[2]);
     p.most_keys = g.max_of(scores[3]);
+    require(p.most_keys <= kMostKeys, kName,
+            "a sequence could have " + std::to_string(p.most_keys) + " keys, more than " + std::to_string(kMostKeys));
     p.full = inputs.size() > 3 || o.log_sum_exp;
     if (o.ring) {  // two views, only for their sizes: that is how a dispatch learns them
         p.ring = add(slice(key, 2, 0, o.ring->count));

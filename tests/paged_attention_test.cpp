@@ -183,6 +183,13 @@ TEST_SUITE("attention sequences") {
                            paged_attention(query, {pool, pool, {}, lengths});
                        }),
                        "paged_attention: the cache has no table, over q (2, 1, 1, "));
+        // a page may be of many tables' places, so that pools need not be large for that
+        const Value long_pool = g.state("long_pool", {2, 4096, 1, kHeadDim});
+        const Value wide = g.input("table", {2, 1 << 20}, DType::i32);
+        CHECK(contains(error_of([&] {
+                           paged_attention(query, {long_pool, long_pool, wide, lengths});
+                       }),
+                       "a sequence could have 4294967296 keys, more than 2147483647"));
     }
 
     TEST_CASE("paged attention: a page that does not exist gives NaN, and reads nothing") {
