@@ -208,19 +208,33 @@ TEST_SUITE("memory") {
         }
     }
 
-    TEST_CASE("memory: weights larger than one allocation lie in several") {
+    TEST_CASE("memory: weights larger than one allocation, or one buffer, lie in several") {
         const Environment unchecked("VKFORMER_CHECKED", {});  // no canaries: they would count
+        VkStructureType limited{};
+        bool asked = false;
+        SUBCASE("allocation") { limited = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES; }
+        SUBCASE("buffer") { limited = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES; }
         fake::Vulkan vulkan;
         vulkan.vkGetPhysicalDeviceProperties2.instead = [&](VkPhysicalDevice physical,
                                                             VkPhysicalDeviceProperties2* out) {
             vulkan.vkGetPhysicalDeviceProperties2.real(physical, out);
             for (auto* next = static_cast<VkBaseOutStructure*>(out->pNext); next; next = next->pNext) {
-                if (next->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES) {
+                asked = asked || next->sType == limited;
+                if (next->sType != limited) {
+                    continue;
+                }
+                if (limited == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES) {
                     reinterpret_cast<VkPhysicalDeviceMaintenance3Properties*>(next)->maxMemoryAllocationSize = kMiB;
+                } else {
+                    reinterpret_cast<VkPhysicalDeviceMaintenance4Properties*>(next)->maxBufferSize = kMiB;
                 }
             }
         };
         Device device = Device::create({.staging_bytes = kMiB, .get_instance_proc_addr = vulkan.entry()});
+        if (!asked) {
+            cannot_run("a device that tells how large a buffer can be");
+            return;
+        }
         const std::vector<float> part = random_tensor({150000}, 1).floats();  // 600 kB
         const std::vector<float> third = random_tensor({100000}, 2).floats();
         {

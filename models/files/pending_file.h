@@ -11,11 +11,13 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/map_file.h"
+#include "runtime/base/write_file.h"
 
 namespace vkf {
 
-/// A file beside its destination, removed unless it takes the destination's place. Where that is a
-/// link, it is beside the file behind it; the permissions of a file that was there are kept.
+/// A file beside its destination, removed unless it takes the destination's place, which it does
+/// once it is whole on its disk. Where that is a link, it is beside the file behind it; the
+/// permissions of a file that was there are kept.
 class PendingFile {
 public:
     explicit PendingFile(const std::filesystem::path& path) : destination_(path), name_(utf8_name(path)) {
@@ -60,6 +62,7 @@ public:
     void publish() {
         stream_.close();
         if (!stream_) throw Error("cannot write file", name_);
+        flush_to_disk(temporary_);
         std::error_code code;
         std::filesystem::rename(temporary_, destination_, code);
         if (code) throw Error("cannot write file: " + code.message(), name_);

@@ -82,7 +82,7 @@ void bind_capabilities(nb::module_& m) {
     MEMBER(storage_buffers, "Storage buffers of a stage.");
     MEMBER(storage_alignment, "What offsets of descriptors are multiples of, in bytes.");
     MEMBER(storage_range, "Most bytes of one descriptor.");
-    MEMBER(max_allocation, "Most bytes of one allocation.");
+    MEMBER(max_allocation, "Most bytes of one allocation, and of its buffer.");
     MEMBER(device_memory, "Bytes of the largest heap of device-local memory.");
     MEMBER(subgroup_size, "The size that the driver tells; a hint, since some run at another.");
     MEMBER(exact_subgroup_size, "The only size that subgroups can have; 0: they vary, or it is not told.");

@@ -10,6 +10,19 @@
 #include "runtime/base/error.h"
 #include "runtime/base/map_file.h"
 
+#ifdef _WIN32
+#define WIN32_LEAN_AND_MEAN
+#ifndef NOMINMAX
+#define NOMINMAX
+#endif
+#include <windows.h>
+#else
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#endif
+
 namespace vkf {
 
 void write_whole_file(const std::filesystem::path& path, std::span<const std::byte> bytes) {
@@ -39,6 +52,32 @@ void write_whole_file(const std::filesystem::path& path, std::span<const std::by
     }
     if (error) {
         throw Error("cannot be written: " + error.message(), utf8_name(path));
+    }
+}
+
+void flush_to_disk(const std::filesystem::path& path) {
+#ifdef _WIN32
+    const HANDLE file = CreateFileW(path.c_str(), GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE,
+                                    nullptr, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, nullptr);
+    const bool flushed = file != INVALID_HANDLE_VALUE && FlushFileBuffers(file);
+    const std::error_code error(flushed ? 0 : static_cast<int>(GetLastError()), std::system_category());
+    if (file != INVALID_HANDLE_VALUE) {
+        CloseHandle(file);
+    }
+#else
+    int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (file < 0 && errno == EACCES) {  // written, and not to be read
+        file = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    }
+    // what is no file on a disk has nothing to flush, which is EINVAL
+    const bool flushed = file >= 0 && (fsync(file) == 0 || errno == EINVAL);
+    const std::error_code error(flushed ? 0 : errno, std::generic_category());
+    if (file >= 0) {
+        close(file);
+    }
+#endif
+    if (error) {
+        throw Error("cannot be written to its disk: " + error.message(), utf8_name(path));
     }
 }
 

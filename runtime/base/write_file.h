@@ -16,4 +16,8 @@ inline void write_whole_file(const std::filesystem::path& path, std::string_view
     write_whole_file(path, std::as_bytes(std::span(text)));
 }
 
+/// Returns when what was written to the file is on its disk, so that a rename that comes after it
+/// cannot get there first. Throws Error naming the file where the disk failed.
+void flush_to_disk(const std::filesystem::path& path);
+
 }  // namespace vkf

@@ -47,7 +47,7 @@ struct VKF_API Capabilities {
     std::uint32_t storage_buffers = 4;         ///< a stage
     std::uint64_t storage_alignment = 256;     ///< alignment of descriptor offsets, bytes
     std::uint64_t storage_range = 128u << 20;  ///< most bytes of one descriptor
-    std::uint64_t max_allocation = 1u << 30;   ///< most bytes of one vkAllocateMemory
+    std::uint64_t max_allocation = 1u << 30;   ///< most bytes of an allocation, and of its buffer
     /// bytes of the largest heap of device-local memory
     std::uint64_t device_memory = 0;
     /// the size that the driver reports; only a hint, since some drivers run at another size

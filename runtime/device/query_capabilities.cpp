@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "runtime/compile/texel_fetches.h"
 #include "runtime/device/enumerate.h"
@@ -79,6 +80,16 @@ bool loads_lane_by_lane(const InstanceTable& api, VkPhysicalDevice physical, std
     const auto driver = properties_of<VkPhysicalDeviceDriverProperties>(
         api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES);
     return driver.driverID == VK_DRIVER_ID_MESA_LLVMPIPE && VK_API_VERSION_MAJOR(version) < 26;
+}
+
+/// Most bytes of one buffer, where the device tells.
+std::uint64_t most_of_a_buffer(const InstanceTable& api, VkPhysicalDevice physical, std::uint32_t version) {
+    if (version < VK_API_VERSION_1_3 && !has_extension(api, physical, VK_KHR_MAINTENANCE_4_EXTENSION_NAME)) {
+        return std::numeric_limits<std::uint64_t>::max();
+    }
+    const auto maintenance = properties_of<VkPhysicalDeviceMaintenance4Properties>(
+        api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES);
+    return maintenance.maxBufferSize != 0 ? maintenance.maxBufferSize : std::numeric_limits<std::uint64_t>::max();
 }
 
 /// The only size that subgroups have; 0 where there are several, or none is promised.
@@ -189,7 +200,8 @@ std::optional<Capabilities> query_capabilities(const InstanceTable& api, VkPhysi
     c.storage_buffers = p.limits.maxPerStageDescriptorStorageBuffers;
     c.storage_alignment = std::max<std::uint64_t>(p.limits.minStorageBufferOffsetAlignment, 16);
     c.storage_range = p.limits.maxStorageBufferRange;
-    c.max_allocation = maintenance.maxMemoryAllocationSize;
+    c.max_allocation = std::min<std::uint64_t>(
+        maintenance.maxMemoryAllocationSize, most_of_a_buffer(api, physical, std::min(instance_version, p.apiVersion)));
     c.device_memory = largest_device_heap(api, physical);
     c.subgroup_size = subgroup.subgroupSize;
     const auto offers = [&](VkSubgroupFeatureFlagBits operations) {

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/write_file.h"
 #include "tests/unit/text.h"
 
 namespace {
@@ -436,6 +437,16 @@ TEST_CASE("safetensors: what a file says of packed matrices must be so") {
     CHECK(contains(said(R"("vkformer.packed:a":"int4 33")"), "packed tensors, but no vkformer.packed"));
     CHECK(contains(said(R"("vkformer.packed":"1","vkformer.packed:b":"int4 33")"),
                    "tensor \"b\": is packed by __metadata__, but is not there"));
+}
+
+TEST_CASE("write_file: what cannot be flushed to its disk is named") {
+    const TemporaryFolder folder;
+    const std::filesystem::path path = folder / "data";
+    CHECK_THROWS_WITH_AS(vkf::flush_to_disk(path), doctest::Contains("cannot be written to its disk: No such file"),
+                         Error);
+    std::ofstream(path, std::ios::binary) << "0123456789";
+    vkf::flush_to_disk(path);
+    CHECK(std::filesystem::file_size(path) == 10);
 }
 
 TEST_CASE("map_file: bytes outlive a move and equal the file") {
