@@ -126,20 +126,26 @@ uvec4 magnitudes_of(vec4 x) {
 }
 
 // Loads V; where the key is absent, numbers that are not finite become 0.
-vec4 value_unless(bool absent, uint offset, uint at) {
-    vec4 found = load_value(offset, at);
+vec4 value_unless(bool absent, uint place, uint four) {
+    vec4 found = value_at(place, four);
     return absent ? finite_or_zero(found) : found;
 }
 
-// Loads four components, from k on, of four keys, as the rows of the result.
-mat4 load_keys(uint at0, uint at1, uint at2, uint at3, uint k) {
-    return with_rows(load_key(at0, k), load_key(at1, k), load_key(at2, k), load_key(at3, k));
+// As key_offsets(), but places.
+uvec3 key_places(uint index) {
+    uvec3 at = key_offsets(index);
+    return uvec3(key_place(at.x), key_place(at.y), at.z);
+}
+
+// Loads four components of four keys, as the rows of the result.
+mat4 load_keys(uint at0, uint at1, uint at2, uint at3, uint four) {
+    return with_rows(key_at(at0, four), key_at(at1, four), key_at(at2, four), key_at(at3, four));
 }
 
 // Attention of one row again, with care: each product of an absent key is left out. The sums are
 // taken in the order of the tiles, so that what is masked leaves no trace in the last bit either.
 void redo(uint row, uint column0) {
-    uint query_row = query_offset(row);
+    uint query_row = query_place(query_offset(row));
     float largest = negative_infinity();
     float total = 0.0;
     if (kSinks != 0u && work.split == 0u) {
@@ -150,15 +156,16 @@ void redo(uint row, uint column0) {
     vec4 o1 = vec4(0.0);
     vec4 o2 = vec4(0.0);
     vec4 o3 = vec4(0.0);
+    uint head_fours = tiles_over(p.head_dim, 4u);
     [[dont_unroll]] for (uint first = work.begin; first < work.end; first += kTile) {
         uint lane_first = first + LANE * 4u;
-        uvec3 at0 = key_offsets(lane_first);
-        uvec3 at1 = key_offsets(lane_first + 1u);
-        uvec3 at2 = key_offsets(lane_first + 2u);
-        uvec3 at3 = key_offsets(lane_first + 3u);
+        uvec3 at0 = key_places(lane_first);
+        uvec3 at1 = key_places(lane_first + 1u);
+        uvec3 at2 = key_places(lane_first + 2u);
+        uvec3 at3 = key_places(lane_first + 3u);
         vec4 s = vec4(0.0);
-        [[dont_unroll]] for (uint k = 0u; k < p.head_dim; k += 4u) {
-            s += load_keys(at0.x, at1.x, at2.x, at3.x, k) * load_query(query_row, k);
+        [[dont_unroll]] for (uint four = 0u; four < head_fours; ++four) {
+            s += load_keys(at0.x, at1.x, at2.x, at3.x, four) * query_at(query_row, four);
         }
         uint bits = kMask != 0u ? mask_word(row, first) >> (LANE * 4u) : 0u;
         s = finish_scores(row, lane_first, s + poison(at0.z, at1.z, at2.z, at3.z), bits);
@@ -175,9 +182,9 @@ void redo(uint row, uint column0) {
             vec4 weights = from_lane(s, lane, only);
             uvec4 at = from_lane(uvec4(at0.y, at1.y, at2.y, at3.y), lane, only);
             bvec4 absent = equal(floatBitsToUint(weights), uvec4(kSignBit));
-            uint column = column0 + block * kTile;
-            mat4 values = mat4(value_unless(absent.x, at.x, column), value_unless(absent.y, at.y, column),
-                               value_unless(absent.z, at.z, column), value_unless(absent.w, at.w, column));
+            uint four = (column0 >> 2) + block * kLanes;
+            mat4 values = mat4(value_unless(absent.x, at.x, four), value_unless(absent.y, at.y, four),
+                               value_unless(absent.z, at.z, four), value_unless(absent.w, at.w, four));
             vec4 o = block < 2u ? (block == 0u ? o0 : o1) : (block == 2u ? o2 : o3);
             o += values * weights;
             o0 = block == 0u ? o : o0;
@@ -230,11 +237,13 @@ void main() {
         return;
     }
     uint column0 = value_column(work.slice, kBlocks, 0u, kTile, LANE);
+    uint four0 = column0 >> 2;
+    uint head_fours = tiles_over(p.head_dim, 4u);
 
     uint query_rows[kMaxLoads];
 #define DO(i) \
     { \
-        query_rows[i] = query_offset(min(work.first_row + i * kLanes + LANE, work.last_row)); \
+        query_rows[i] = query_place(query_offset(min(work.first_row + i * kLanes + LANE, work.last_row))); \
     }
     EACH_LOAD(DO)
 #undef DO
@@ -287,22 +296,22 @@ void main() {
                 continue;
             }
         }
-        uvec3 at0 = key_offsets(lane_first);
-        uvec3 at1 = key_offsets(lane_first + 1u);
-        uvec3 at2 = key_offsets(lane_first + 2u);
-        uvec3 at3 = key_offsets(lane_first + 3u);
+        uvec3 at0 = key_places(lane_first);
+        uvec3 at1 = key_places(lane_first + 1u);
+        uvec3 at2 = key_places(lane_first + 2u);
+        uvec3 at3 = key_places(lane_first + 3u);
 #define DO(i) \
     { \
         tile[i] = vec4(0.0); \
     }
         EACH_ROW(DO)
 #undef DO
-        [[dont_unroll]] for (uint k = 0u; k < p.head_dim; k += 4u) {
-            mat4 keys = load_keys(at0.x, at1.x, at2.x, at3.x, k);
+        [[dont_unroll]] for (uint four = 0u; four < head_fours; ++four) {
+            mat4 keys = load_keys(at0.x, at1.x, at2.x, at3.x, four);
             vec4 rows[kMaxLoads];
 #define DO(i) \
     { \
-        rows[i] = load_query(query_rows[i], k); \
+        rows[i] = query_at(query_rows[i], four); \
     }
             EACH_LOAD(DO)
 #undef DO
@@ -348,9 +357,8 @@ void main() {
             mat4 values[kAttentionMaxBlocks];
 #define DO(b) \
     { \
-        uint column = column0 + b * kTile; \
-        values[b] = mat4(load_value(at.x, column), load_value(at.y, column), load_value(at.z, column), \
-                         load_value(at.w, column)); \
+        uint four = four0 + b * kLanes; \
+        values[b] = mat4(value_at(at.x, four), value_at(at.y, four), value_at(at.z, four), value_at(at.w, four)); \
     }
             EACH_BLOCK(DO)
 #undef DO

@@ -70,14 +70,15 @@ void element(uint index) {
     result[p.out_offset + at_out] = combine(index, a[p.a_offset + at_a], kTwoOperands ? b[p.b_offset + at_b] : 0u);
 }
 
-void four_elements(uint four) {
-    uvec4 x = VKF_FOUR(a_fours, p.a_offset / 4u + four);
+// Four elements, of operands that begin `from` fours into their buffers: A, B and the result.
+void four_elements(uvec3 from, uint four) {
+    uvec4 x = VKF_FOUR(a_fours, from.x + four);
     uvec4 second = uvec4(0u);
     if (kTwoOperands) {
-        second = VKF_FOUR(b_fours, p.b_offset / 4u + four);
+        second = VKF_FOUR(b_fours, from.y + four);
     }
     uint index = 4u * four;
-    VKF_PUT_FOUR(result_fours, p.out_offset / 4u + four,
+    VKF_PUT_FOUR(result_fours, from.z + four,
                  uvec4(combine(index, x.x, second.x), combine(index + 1u, x.y, second.y),
                        combine(index + 2u, x.z, second.z), combine(index + 3u, x.w, second.w)));
 }
@@ -90,8 +91,9 @@ void main() {
     if (kFours != 0u) {
         uint first_four = first_item(group, gl_WorkGroupSize.x, gl_LocalInvocationID.x, kFours);
         uint end = min(first_four + kFours, p.count / 4u);
+        uvec3 from = uvec3(p.a_offset, p.b_offset, p.out_offset) / 4u;
         for (uint four = first_four; four < end; ++four) {
-            four_elements(four);
+            four_elements(from, four);
         }
         return;
     }

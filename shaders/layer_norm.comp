@@ -72,8 +72,9 @@ vec4 load_spread(uint at) {
 // A lane adds what it will read.
 void add_row(uint at, uint from, uint to, uint width) {
     if (kFours != 0u) {
+        uvec3 fours = uvec3(at, from, to) / 4u;
         for (uint i = row_lane(); i < width / 4u; i += kLanes) {
-            VKF_PUT_FOUR(sum_fours, to / 4u + i, VKF_FOUR(x_fours, at / 4u + i) + VKF_FOUR(residual_fours, from / 4u + i));
+            VKF_PUT_FOUR(sum_fours, fours.z + i, VKF_FOUR(x_fours, fours.x + i) + VKF_FOUR(residual_fours, fours.y + i));
         }
         return;
     }
@@ -91,23 +92,25 @@ struct Moments {
 // In one pass: each part's mean moves as numbers come (Welford 1962). It is that of what the part's
 // first number leaves, for a mean of thousands would be rounded at each step.
 Moments moments_of_fours(uint at, uint fours) {
+    uint lane = row_lane();
+    uint parts = lane < fours ? tiles_over(fours - lane, kLanes) : 0u;
     vec4 firsts = vec4(0.0);
+    if (parts != 0u) {
+        firsts = load_four(at + lane);
+    }
     vec4 means = vec4(0.0);
     vec4 squares = vec4(0.0);
-    float count = 0.0;
-    for (uint i = row_lane(); i < fours; i += kLanes) {
-        vec4 v = load_four(at + i);
-        firsts = mix(firsts, v, bvec4(count == 0.0));
-        v -= firsts;
+    for (uint i = 0u; i < parts; ++i) {
+        vec4 v = load_four(at + lane + i * kLanes) - firsts;
         vec4 d = v - means;
-        count += 1.0;
-        means += d * (1.0 / count);
+        means += d * (1.0 / float(int(i) + 1));
         squares += d * (v - means);
     }
     means += firsts;
+    float count = float(parts);
     uint width = 4u * fours;
     float mean = kLanes > 1u ? mean_of(row_sum(count * sum_of(means)), width) : 0.25 * sum_of(means);
-    vec4 d = count > 0.0 ? means - mean : vec4(0.0);
+    vec4 d = parts != 0u ? means - mean : vec4(0.0);
     return Moments(mean, row_sum(sum_of(squares) + count * sum_of(d * d)) / float(width));
 }
 
@@ -129,8 +132,9 @@ float row_mean_square(uint at, uint width, float mean) {
     vec4 sums = vec4(0.0);
     uint i = row_lane();
     if (kFours != 0u) {
+        uint first = at / 4u;
         for (; i < width / 4u; i += kLanes) {
-            vec4 d = load_four(at / 4u + i) - mean;
+            vec4 d = load_four(first + i) - mean;
             sums += d * d;
         }
     } else {
@@ -154,16 +158,16 @@ Moments row_moments(uint at, uint width) {
     return Moments(mean, row_mean_square(at, width, mean));
 }
 
-vec4 load_weight(uint four) {
+vec4 load_weight(uint at) {
     if (kWeight != 0u) {
-        return VKF_FOUR(weight_fours, p.weight_offset / 4u + four);
+        return VKF_FOUR(weight_fours, at);
     }
     return vec4(1.0);
 }
 
-vec4 load_bias(uint four) {
+vec4 load_bias(uint at) {
     if (kBias != 0u) {
-        return VKF_FOUR(bias_fours, p.bias_offset / 4u + four);
+        return VKF_FOUR(bias_fours, at);
     }
     return vec4(0.0);
 }
@@ -180,8 +184,12 @@ vec4 normalised(vec4 v, float mean, float scale, vec4 w, vec4 b) {
 }
 
 void write_fours(uint from, uint to, uint fours, float mean, float scale) {
+    uint weights = p.weight_offset / 4u;
+    uint biases = p.bias_offset / 4u;
     for (uint i = row_lane(); i < fours; i += kLanes) {
-        VKF_PUT_FOUR(y_fours, to + i, normalised(load_four(from + i), mean, scale, load_weight(i), load_bias(i)));
+        vec4 w = load_weight(weights + i);
+        vec4 b = load_bias(biases + i);
+        VKF_PUT_FOUR(y_fours, to + i, normalised(load_four(from + i), mean, scale, w, b));
     }
 }
 
@@ -200,10 +208,12 @@ vec4 handed(vec4 mine, uint i, uint used) {
 // is stored: the rows of a group often fall on the same few places of a cache, and stores drive out
 // lines there. SwiftShader, which has no kWide, takes longer for pieces.
 void write_fours_together(uint from, uint to, uint fours, float mean, float scale) {
+    uint weights = p.weight_offset / 4u;
+    uint biases = p.bias_offset / 4u;
     for (uint first = 0u; first < fours; first += kTogether) {
         uint mine = min(first + gl_SubgroupInvocationID, fours - 1u);
-        vec4 w = load_weight(mine);
-        vec4 b = load_bias(mine);
+        vec4 w = load_weight(weights + mine);
+        vec4 b = load_bias(biases + mine);
         uint end = min(kTogether, fours - first);
         for (uint i = 0u; kWide != 0u && i + 4u <= end; i += 4u) {
             uint at = from + first + i;

@@ -46,53 +46,52 @@ Turns turns_at(uint position, uint item) {
     return Turns(vec4(first.xz, second.xz), kBack != 0u ? -sine : sine);
 }
 
-// A row of one position: where it begins, and its place in two outer dimensions.
+// A row of one position: where it begins, by fours, and its place in two outer dimensions.
 struct Head {
     uint from, to;
     uint i2, i1;
 };
 
-void to_next(inout Head h) {
+// `x` and `y` are the strides of the outer dimensions, by fours.
+void to_next(inout Head h, uvec3 x, uvec3 y) {
     ++h.i2;
-    h.from += p.x_stride[2];
-    h.to += p.y_stride[2];
+    h.from += x[2];
+    h.to += y[2];
     if (h.i2 == p.size[2]) {
         h.i2 = 0u;
         ++h.i1;
-        h.from += p.x_stride[1] - p.size[2] * p.x_stride[2];
-        h.to += p.y_stride[1] - p.size[2] * p.y_stride[2];
+        h.from += x[1] - p.size[2] * x[2];
+        h.to += y[1] - p.size[2] * y[2];
     }
     if (h.i1 == p.size[1]) {
         h.i1 = 0u;
-        h.from += p.x_stride[0] - p.size[1] * p.x_stride[1];
-        h.to += p.y_stride[0] - p.size[1] * p.y_stride[1];
+        h.from += x[0] - p.size[1] * x[1];
+        h.to += y[0] - p.size[1] * y[1];
     }
 }
 
 void turn_fours(uint item, Turns turns, Head head) {
-    uint from = head.from / 4u;
-    uint to = head.to / 4u;
     uint first = kHalf != 0u ? item : 2u * item;
     uint second = kHalf != 0u ? item + p.pairs / 4u : 2u * item + 1u;
-    vec4 u = VKF_FOUR(x_fours, from + first);
-    vec4 v = VKF_FOUR(x_fours, from + second);
+    vec4 u = VKF_FOUR(x_fours, head.from + first);
+    vec4 v = VKF_FOUR(x_fours, head.from + second);
     vec4 a = kHalf != 0u ? u : vec4(u.xz, v.xz);
     vec4 b = kHalf != 0u ? v : vec4(u.yw, v.yw);
     vec4 turned_a = a * turns.cosine - b * turns.sine;
     vec4 turned_b = b * turns.cosine + a * turns.sine;
     if (kHalf != 0u) {
-        VKF_PUT_FOUR(y_fours, to + first, turned_a);
-        VKF_PUT_FOUR(y_fours, to + second, turned_b);
+        VKF_PUT_FOUR(y_fours, head.to + first, turned_a);
+        VKF_PUT_FOUR(y_fours, head.to + second, turned_b);
     } else {
-        VKF_PUT_FOUR(y_fours, to + first, vec4(turned_a.x, turned_b.x, turned_a.y, turned_b.y));
-        VKF_PUT_FOUR(y_fours, to + second, vec4(turned_a.z, turned_b.z, turned_a.w, turned_b.w));
+        VKF_PUT_FOUR(y_fours, head.to + first, vec4(turned_a.x, turned_b.x, turned_a.y, turned_b.y));
+        VKF_PUT_FOUR(y_fours, head.to + second, vec4(turned_a.z, turned_b.z, turned_a.w, turned_b.w));
     }
 }
 
 // Behind the pairs eight elements an item are copied.
 void pass_fours(uint item, Head head) {
-    uint from = head.from / 4u + 2u * item;
-    uint to = head.to / 4u + 2u * item;
+    uint from = head.from + 2u * item;
+    uint to = head.to + 2u * item;
     VKF_PUT_FOUR(y_fours, to, VKF_FOUR(x_fours, from));
     VKF_PUT_FOUR(y_fours, to + 1u, VKF_FOUR(x_fours, from + 1u));
 }
@@ -114,7 +113,7 @@ void turn_rows(uint index) {
     bool passes = item >= p.pairs / 4u;
     // a position behind the table has no turns, and loads none
     Turns turns = turns_at(passes ? p.table_rows : position_of(row), item);
-    Head head = Head(from, to, i2, i1);
+    Head head = Head(from / 4u, to / 4u, i2, i1);
     if (kFours == 1u) {
         if (passes) {
             pass_fours(item, head);
@@ -123,14 +122,16 @@ void turn_rows(uint index) {
         }
         return;
     }
+    uvec3 x_steps = uvec3(p.x_stride[0], p.x_stride[1], p.x_stride[2]) / 4u;
+    uvec3 y_steps = uvec3(p.y_stride[0], p.y_stride[1], p.y_stride[2]) / 4u;
     // Two loops, as some compilers take both ways of a branch, but do not enter a loop for nothing.
     for (uint n = passes ? count : 0u; n < count; ++n) {
         turn_fours(item, turns, head);
-        to_next(head);
+        to_next(head, x_steps, y_steps);
     }
     for (uint n = passes ? 0u : count; n < count; ++n) {
         pass_fours(item, head);
-        to_next(head);
+        to_next(head, x_steps, y_steps);
     }
 }
 

@@ -138,24 +138,36 @@ bool again() {
     return kAgain != 0u && plain();
 }
 
-vec4 plain_scores(Row row, uint four) {
-    return VKF_FOUR(scores_fours, row.scores / 4u + four) * p.scale;
+// Where a row's parts begin, by fours.
+struct RowFours {
+    uint scores;
+    uint result;
+    uint mask;
+    uint term;
+};
+
+RowFours by_fours(Row row) {
+    return RowFours(row.scores / 4u, row.result / 4u, row.mask / 4u, row.term / 4u);
 }
 
-vec4 masked_scores(Row row, uint four) {
-    vec4 s = plain_scores(row, four);
+vec4 plain_scores(RowFours at, uint four) {
+    return VKF_FOUR(scores_fours, at.scores + four) * p.scale;
+}
+
+vec4 masked_scores(Row row, RowFours at, uint four) {
+    vec4 s = plain_scores(at, four);
     if (kSoftcap != 0u) {
         s /= p.softcap;
         s = p.softcap * vec4(safe_tanh(s.x), safe_tanh(s.y), safe_tanh(s.z), safe_tanh(s.w));
     }
     ivec4 keys = int(4u * four) + ivec4(0, 1, 2, 3);
     if (kTerm == kSoftmaxTermBias) {
-        s += term_fours[row.term / 4u + four];
+        s += term_fours[at.term + four];
     } else if (kTerm == kSoftmaxTermSlopes) {
         s -= term[row.term] * vec4(abs(row.position - keys));
     }
     if (kMask != 0u) {
-        bvec4 set = notEqual(mask_fours[row.mask / 4u + four], uvec4(0u));
+        bvec4 set = notEqual(mask_fours[at.mask + four], uvec4(0u));
         s = kMask == 1u ? mix(vec4(p.fill), s, set) : mix(s, vec4(p.fill), set);
     }
     if (kCausal != 0u) {
@@ -203,7 +215,7 @@ vec4 exponentials(vec4 s, float largest, inout vec4 part) {
 vec4 held_scores(Row row, uint i) {
     vec4 s;
     if (kFours != 0u) {
-        s = masked_scores(row, held_four_from(i, p.keys));
+        s = masked_scores(row, by_fours(row), held_four_from(i, p.keys));
     } else {
         uvec4 keys = held_from(i, p.keys);
         s = vec4(masked_score(row, keys.x), masked_score(row, keys.y), masked_score(row, keys.z),

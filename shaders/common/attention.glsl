@@ -226,55 +226,82 @@ uvec3 key_offsets(uint index) {
                  p.v_offset + work.batch * p.v_batch + work.head * p.v_head + index * p.v_row, 1u);
 }
 
-// Loads four neighbours along the width from `offset + at` on; 0 past `width`.
+// Where a row of Q begins, as its loads count: in fours, or in numbers. Who loads a row piece by
+// piece asks once: some compilers take vectors apart for a shift.
+uint query_place(uint offset) {
+    return kFours != 0u ? offset >> 2 : offset;
+}
+
+// The same of a row of K or V, which may be packed: in pairs of words, or in words.
+uint key_place(uint offset) {
+    if (kKv == kPackedF32) {
+        return query_place(offset);
+    }
+    return kKv == kPackedInt8 ? offset : offset >> 1;
+}
+
+// Loads the columns from 4 * four on of a row at `place`; 0 past `width`.
 #define DEFINE_LOAD(name, buffer_name, buffer_fours, width) \
-    vec4 name(uint offset, uint at) { \
+    vec4 name(uint place, uint four) { \
         if (kFours != 0u) { \
-            return VKF_FOUR(buffer_fours, (offset + at) >> 2); \
+            return VKF_FOUR(buffer_fours, place + four); \
         } \
-        uvec4 columns = at + uvec4(0, 1, 2, 3); \
-        uvec4 from = offset + min(columns, uvec4(width - 1u)); \
+        uvec4 columns = 4u * four + uvec4(0, 1, 2, 3); \
+        uvec4 from = place + min(columns, uvec4(width - 1u)); \
         vec4 found = vec4(buffer_name[from.x], buffer_name[from.y], buffer_name[from.z], buffer_name[from.w]); \
         return mix(vec4(0.0), found, lessThan(columns, uvec4(width))); \
     }
-DEFINE_LOAD(load_query, query, query_fours, p.head_dim)
-DEFINE_LOAD(load_plain_key, key, key_fours, p.head_dim)
+DEFINE_LOAD(query_at, query, query_fours, p.head_dim)
+DEFINE_LOAD(plain_key_at, key, key_fours, p.head_dim)
 #undef DEFINE_LOAD
 
-// Loads four numbers of a packed row, from `at` on, a multiple of four; what fills up the last four
-// is 0.
+// The same of a packed row; what fills up the last four is 0.
 #define DEFINE_PACKED_LOAD(name, words, pairs, width) \
-    vec4 name(uint offset, uint at) { \
+    vec4 name(uint place, uint four) { \
         if (kKv == kPackedF16) { \
-            return unpack_f16(VKF_PAIR(pairs, (offset >> 1) + (at >> 2))); \
+            return unpack_f16(VKF_PAIR(pairs, place + four)); \
         } \
         if (kKv == kPackedBf16) { \
-            return unpack_bf16(VKF_PAIR(pairs, (offset >> 1) + (at >> 2))); \
+            return unpack_bf16(VKF_PAIR(pairs, place + four)); \
         } \
-        float scale = uintBitsToFloat(words[offset + packed_code_words(kPackedInt8, width)]); \
-        return unpack_int8(words[offset + (at >> 2)]) * scale; \
+        float scale = uintBitsToFloat(words[place + packed_code_words(kPackedInt8, width)]); \
+        return unpack_int8(words[place + four]) * scale; \
     }
-DEFINE_PACKED_LOAD(load_packed_key, key_words, key_pairs, p.head_dim)
-DEFINE_PACKED_LOAD(load_packed_value, value_words, value_pairs, p.value_dim)
+DEFINE_PACKED_LOAD(packed_key_at, key_words, key_pairs, p.head_dim)
+DEFINE_PACKED_LOAD(packed_value_at, value_words, value_pairs, p.value_dim)
 #undef DEFINE_PACKED_LOAD
 
-vec4 load_key(uint offset, uint at) {
+vec4 key_at(uint place, uint four) {
     if (kKv != kPackedF32) {
-        return load_packed_key(offset, at);
+        return packed_key_at(place, four);
     }
-    return load_plain_key(offset, at);
+    return plain_key_at(place, four);
 }
 
 // Loads four columns of V; past its width it repeats the last ones, which are not stored.
-vec4 load_value(uint offset, uint at) {
+vec4 value_at(uint place, uint four) {
     if (kKv != kPackedF32) {
-        return load_packed_value(offset, min(at, (p.value_dim - 1u) & ~3u));
+        return packed_value_at(place, min(four, (p.value_dim - 1u) >> 2));
     }
     if (kFours != 0u) {
-        return VKF_FOUR(value_fours, (offset + min(at, p.value_dim - 4u)) >> 2);
+        return VKF_FOUR(value_fours, place + min(four, (p.value_dim >> 2) - 1u));
     }
-    uvec4 from = offset + min(at + uvec4(0, 1, 2, 3), uvec4(p.value_dim - 1u));
+    uvec4 from = place + min(4u * four + uvec4(0, 1, 2, 3), uvec4(p.value_dim - 1u));
     return vec4(value[from.x], value[from.y], value[from.z], value[from.w]);
+}
+
+// The same by offset and column, for a row of which one piece is loaded.
+vec4 load_query(uint offset, uint column) {
+    return kFours != 0u ? query_at(0u, (offset + column) >> 2) : query_at(offset, column >> 2);
+}
+
+vec4 load_key(uint offset, uint column) {
+    bool fours = kKv == kPackedF32 && kFours != 0u;
+    return fours ? key_at(0u, (offset + column) >> 2) : key_at(key_place(offset), column >> 2);
+}
+
+vec4 load_value(uint offset, uint column) {
+    return value_at(key_place(offset), column >> 2);
 }
 
 bvec4 is_masked(vec4 scores) {  // by their bits: a comparison with -inf may be folded away

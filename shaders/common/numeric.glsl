@@ -62,7 +62,7 @@ float exp_of_number(float x) {
     e = e * r + 1.66666657e-1;
     e = e * r + 0.5;
     e = e * (r * r) + r + 1.0;
-    return (e + e) * uintBitsToFloat(uint(int(n) + 126) << 23);
+    return (e + e) * uintBitsToFloat(uint(int(n) + 126) * (1u << 23));
 }
 
 // e^x; NaN is carried, exp(-inf) = 0, exp(inf) = inf.

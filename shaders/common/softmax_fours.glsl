@@ -8,17 +8,17 @@ void WRITE_WEIGHTS(Row row, uint fours) {
     float sink = kTerm == kSoftmaxTermSinks ? term[row.term] : negative_infinity();
     vec4 maxima = vec4(negative_infinity());
     uvec4 magnitudes = uvec4(0u);
-    uint to = row.result / 4u;
+    RowFours at = by_fours(row);
     for (uint first = row_lane(); first < fours; first += TURN * kLanes) {
         vec4 TURN_OF(s);
         EACH(i) {
-            AT(s, i) = masked_scores(row, first + i * kLanes);
+            AT(s, i) = masked_scores(row, at, first + i * kLanes);
             maxima = max(maxima, AT(s, i));
             magnitudes = max(magnitudes, floatBitsToUint(AT(s, i)) & kMagnitudeBits);
         }
         if (!plain()) {
             EACH(j) {
-                VKF_PUT_FOUR(result_fours, to + first + j * kLanes, AT(s, j));
+                VKF_PUT_FOUR(result_fours, at.result + first + j * kLanes, AT(s, j));
             }
         }
     }
@@ -35,14 +35,14 @@ void WRITE_WEIGHTS(Row row, uint fours) {
             vec4 TURN_OF(e);
             EACH(i) {
                 uint four = first + i * kLanes;
-                AT(e, i) = plain() ? plain_scores(row, four) : VKF_FOUR(result_fours, to + four);
+                AT(e, i) = plain() ? plain_scores(at, four) : VKF_FOUR(result_fours, at.result + four);
             }
             EACH(j) {
                 AT(e, j) = exponentials(AT(e, j), largest, part);
             }
             if (!again()) {
                 EACH(k) {
-                    VKF_PUT_FOUR(result_fours, to + first + k * kLanes, AT(e, k));
+                    VKF_PUT_FOUR(result_fours, at.result + first + k * kLanes, AT(e, k));
                 }
             }
         }
@@ -59,9 +59,9 @@ void WRITE_WEIGHTS(Row row, uint fours) {
         EACH(i) {
             uint four = first + i * kLanes;
             if (again()) {
-                AT(e, i) = plain_scores(row, four);
+                AT(e, i) = plain_scores(at, four);
             } else {
-                AT(e, i) = VKF_FOUR(result_fours, to + four);
+                AT(e, i) = VKF_FOUR(result_fours, at.result + four);
             }
         }
         EACH(j) {
@@ -71,7 +71,7 @@ void WRITE_WEIGHTS(Row row, uint fours) {
             AT(e, j) = mix(AT(e, j) * scale, AT(e, j), equal(floatBitsToUint(AT(e, j)), uvec4(kSignBit)));
         }
         EACH(k) {
-            VKF_PUT_FOUR(result_fours, to + first + k * kLanes, AT(e, k));
+            VKF_PUT_FOUR(result_fours, at.result + first + k * kLanes, AT(e, k));
         }
     }
 }
