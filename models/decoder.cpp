@@ -22,19 +22,6 @@ const char* name_of(DecoderTask task) {
     return task == DecoderTask::prompt ? "prompt" : task == DecoderTask::step ? "step" : "score";
 }
 
-/// One for each window whose layers keep less than the whole text.
-std::vector<CacheRing> rings_of(const std::vector<LayerCache>& layers, const DecoderOptions& o) {
-    std::vector<CacheRing> rings;
-    for (const LayerCache& layer : layers) {
-        const std::int64_t rows = cache_rows(layer, o.max_tokens, o.chunk);
-        const auto same = [&](const CacheRing& ring) { return ring.window() == layer.window; };
-        if (rows < o.max_tokens && std::none_of(rings.begin(), rings.end(), same)) {
-            rings.emplace_back(layer.window, rows);
-        }
-    }
-    return rings;
-}
-
 bool has_input(const Graph& graph, std::string_view name) {
     return std::any_of(graph.storages().begin(), graph.storages().end(),
                        [&](const StorageInfo& s) { return s.kind == StorageKind::input && s.name == name; });
@@ -64,7 +51,7 @@ struct Decoder::Parts {
           options(plan.options()),
           learned_positions(has_input(plan.graph(DecoderTask::prompt), "positions")),
           split(plan),
-          rings(rings_of(split.layers(), options)),
+          rings(rings_of(split.layers(), options.max_tokens, options.chunk)),
           batch(plan) {
         try {
             require_memory(device, plan.memory(), kDecoder);

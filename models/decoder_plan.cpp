@@ -5,8 +5,12 @@
 #include <array>
 #include <bit>
 #include <set>
+#include <span>
+#include <string>
+#include <utility>
 
 #include "layers/sharing.h"
+#include "models/blocks/cache_ring.h"
 #include "models/blocks/cached_run.h"
 #include "models/check_within.h"
 #include "models/decoder_name.h"
@@ -337,6 +341,35 @@ const Graph& DecoderPlan::graph(DecoderTask task) const {
         throw Error("DecoderOptions::score was not asked for", kDecoder);
     }
     return *graph;
+}
+
+std::vector<std::pair<std::string, std::int64_t>> DecoderPlan::sizes(DecoderTask task, std::int64_t batch,
+                                                                     std::int64_t start, std::int64_t tokens) const {
+    const DecoderOptions& o = options();
+    const std::int64_t most = task == DecoderTask::step ? 1 : o.chunk;
+    const bool fits = batch >= 1 && batch <= o.max_batch && tokens >= 1 && tokens <= most && start >= 0 &&
+                      start <= o.max_tokens - tokens;
+    if (!fits) {
+        throw Error("batch " + std::to_string(batch) + ", start " + std::to_string(start) + ", tokens " +
+                        std::to_string(tokens) + ": the plan is for batches of up to " + std::to_string(o.max_batch) +
+                        ", " + std::to_string(most) + " tokens a run and " + std::to_string(o.max_tokens) + " in all",
+                    kDecoder);
+    }
+    graph(task);  // throws where there is none
+    std::vector<std::pair<std::string, std::int64_t>> out{{"batch", batch}, {"start", start}};
+    if (task != DecoderTask::step) {
+        out.emplace_back("tokens", tokens);
+    }
+    const Part own = layers();
+    const auto all = std::span(model().facts().layers);
+    for (const CacheRing& ring :
+         rings_of(all.subspan(static_cast<std::size_t>(own.first), static_cast<std::size_t>(own.count)), o.max_tokens,
+                  o.chunk)) {
+        for (const auto& [name, value] : ring.sizes(task, start, tokens)) {
+            out.emplace_back(name, value);
+        }
+    }
+    return out;
 }
 
 DecoderPlan DecoderPlan::without_functions() const {

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "../layers/lora.h"
@@ -100,8 +102,14 @@ public:
     /// ranks before the last an output next_hidden alone. Sizes: batch, tokens (not for step) and
     /// start, the number of tokens in the cache. A layer that sees only a window keeps window - 1 +
     /// chunk tokens in a ring, where that is less than max_tokens. For each window there are sizes
-    /// windowN_kept and others, which Decoder sets.
+    /// windowN_kept and others: sizes() gives them.
     const Graph& graph(DecoderTask task) const;
+    /// All sizes of graph(task), by their names, for a run that reads `tokens` of each of `batch`
+    /// sequences, behind `start` tokens that the cache holds. Decoder sets them itself; who runs or
+    /// records the graphs' programs sets these. Throws Error for numbers that the plan was not
+    /// made for.
+    std::vector<std::pair<std::string, std::int64_t>> sizes(DecoderTask task, std::int64_t batch, std::int64_t start,
+                                                            std::int64_t tokens) const;
 
     /// The device memory that the programs and weights will take, exact to the byte.
     const ModelMemory& memory() const noexcept;

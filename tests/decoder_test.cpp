@@ -5,9 +5,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "runtime/graph/packed.h"
 #include "tests/allocations.h"
@@ -47,6 +49,52 @@ TEST_CASE("decoder: a prompt in chunks gives the same as whole, and a step the s
             CHECK(worst_error(decoder.score(expected.ids), expected.logits) <= 1.0);
             CHECK(greedy(decoder, expected.prompt, 64) == expected.greedy);
         }
+    }
+}
+
+TEST_CASE("decoder: programs of a plan's graphs with its sizes answer as the decoder does") {
+    constexpr std::int64_t kTokens = 90, kChunk = 8;
+    for (const char* name : {"llama", "mistral", "gemma3"}) {
+        CAPTURE(name);
+        const Model model(kModels / name);
+        const Expected expected(kModels / name);
+        const DecoderPlan plan(device(), model.checkpoint, model.model, {.max_tokens = kTokens, .chunk = kChunk});
+        const Graph &prompt = plan.graph(DecoderTask::prompt), &step = plan.graph(DecoderTask::step);
+        const State caches = device().make_state({&prompt, &step});
+        Program prompts = device().compile(prompt, model.weights, {.state = caches});
+        Program steps = device().compile(step, model.weights, {.state = caches});
+        std::int64_t start = 0;
+        const auto run = [&](Program& program, DecoderTask task, std::span<const std::int32_t> tokens) {
+            const std::int64_t count = std::ssize(tokens);
+            for (const auto& [size, value] : plan.sizes(task, 1, start, count)) {
+                program.set(size, value);
+            }
+            program.upload("tokens", tokens);
+            program.run();
+            start += count;
+            std::int32_t next = 0;
+            program.download("next", std::span(&next, 1));
+            return next;
+        };
+        std::vector<std::int32_t> answer;
+        std::int32_t next = 0;
+        for (std::span<const std::int32_t> rest(expected.prompt); !rest.empty();) {
+            const std::size_t count = std::min<std::size_t>(rest.size(), kChunk);
+            next = run(prompts, DecoderTask::prompt, rest.first(count));
+            rest = rest.subspan(count);
+        }
+        while (answer.size() < expected.greedy.size() && start < kTokens) {
+            answer.push_back(next);
+            next = run(steps, DecoderTask::step, std::span(&answer.back(), 1));
+        }
+        REQUIRE(answer.size() > 60);
+        CHECK(std::equal(answer.begin(), answer.end(), expected.greedy.begin()));
+        for (const auto& [batch, at, tokens] :
+             {std::array<std::int64_t, 3>{2, 0, 1}, {1, -1, 1}, {1, 0, kChunk + 1}, {1, kTokens, 1}, {1, 0, 0}}) {
+            CHECK(contains(error_of([&, b = batch, s = at, t = tokens] { plan.sizes(DecoderTask::prompt, b, s, t); }),
+                           "the plan is for batches of up to 1, 8 tokens a run and 90 in all"));
+        }
+        CHECK(contains(error_of([&] { plan.sizes(DecoderTask::score, 1, 0, 1); }), "score was not asked for"));
     }
 }
 

@@ -45,4 +45,16 @@ RingSizes CacheRing::sizes(DecoderTask task, std::int64_t length, std::int64_t c
     return sizes;
 }
 
+std::vector<CacheRing> rings_of(std::span<const LayerCache> layers, std::int64_t max_tokens, std::int64_t chunk) {
+    std::vector<CacheRing> rings;
+    for (const LayerCache& layer : layers) {
+        const std::int64_t rows = cache_rows(layer, max_tokens, chunk);
+        const auto same = [&](const CacheRing& ring) { return ring.window() == layer.window; };
+        if (rows < max_tokens && std::none_of(rings.begin(), rings.end(), same)) {
+            rings.emplace_back(layer.window, rows);
+        }
+    }
+    return rings;
+}
+
 }  // namespace vkf

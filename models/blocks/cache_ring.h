@@ -5,8 +5,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "models/blocks/decoder_facts.h"
 #include "ops/ops.h"
@@ -61,5 +63,8 @@ private:
     std::string first_;  ///< row of the oldest token that is seen
     std::string seen_;   ///< tokens that are seen before the ring's end
 };
+
+/// One for each window whose layers keep less than `max_tokens`.
+std::vector<CacheRing> rings_of(std::span<const LayerCache> layers, std::int64_t max_tokens, std::int64_t chunk);
 
 }  // namespace vkf

@@ -2,7 +2,10 @@
 // Decoders and their adapters.
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <span>
+#include <string>
+#include <utility>
 
 #include "bind.h"
 #include "options.h"
@@ -151,7 +154,18 @@ void bind_decoder(nb::module_& m) {
                 return p.graph(task);
             },
             "task"_a, nb::rv_policy::reference_internal,
-            "The graph of a task: prompt, step or score. It is to be read only.");
+            "The graph of a task: prompt, step or score. It is to be read only.")
+        .def(
+            "sizes",
+            [](const vkf::DecoderPlan& p, const Choice<vkf::DecoderTask>& task, std::int64_t batch, std::int64_t start,
+               std::int64_t tokens) {
+                std::map<std::string, std::int64_t> out;
+                for (auto& [name, value] : p.sizes(task, batch, start, tokens)) out.emplace(std::move(name), value);
+                return out;
+            },
+            "task"_a, "batch"_a, "start"_a, "tokens"_a,
+            "All sizes of a task's graph for a run that reads so many tokens of each sequence behind those that the "
+            "cache holds.");
     m.def(
         "load_decoder_weights",
         [](const vkf::Device& device, const vkf::Checkpoint& checkpoint, const vkf::DecoderModel& model, LOAD_TYPES) {

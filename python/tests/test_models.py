@@ -374,3 +374,15 @@ def test_adapters(tmp_path, device):
     assert model.generate("7 is") == model.generate("7 is", **likely) == " seven."
     model.set_adapter(vkf.Adapter(tmp_path / "adapter"))
     assert model.generate("7 is", **likely) == tuned
+
+
+def test_a_plan_gives_the_sizes_of_its_programs(device):
+    folder = ROOT / "tests/decoders/mistral"
+    checkpoint = vkf.Checkpoint(folder)
+    plan = vkf.DecoderPlan(device, checkpoint, vkf.read_decoder(checkpoint), max_tokens=90, chunk=8)
+    for task, tokens in (("prompt", 8), ("step", 1)):
+        sizes = plan.sizes(task, batch=1, start=20, tokens=tokens)
+        assert set(sizes) == set(plan.graph(task).symbols)
+        assert sizes["start"] == 20 and sizes.get("tokens", 1) == tokens
+    with pytest.raises(vkf.Error, match="start 90, tokens 1: the plan is for .* 90 in all"):
+        plan.sizes("step", 1, 90, 1)
