@@ -102,8 +102,10 @@ DecoderModel read_decoder(const Checkpoint& checkpoint) {
         ConfigReader r(root, utf8_name(path));
         const std::vector<std::int32_t> begin = read_ids(r, "bos_token_id"), end = read_ids(r, "eos_token_id");
         model.facts_.begin = begin.empty() ? model.facts_.begin : begin.front();
-        model.facts_.end = end.empty() ? model.facts_.end : end;
+        model.facts_.end = end.empty() && !r.is_null("eos_token_id") ? model.facts_.end : end;
         model.facts_.not_obeyed = not_obeyed(root);
+    } else {  // then transformers takes them from here
+        model.facts_.not_obeyed = not_obeyed(parse_config(checkpoint.config(), checkpoint.config_file()));
     }
     return model;
 }

@@ -165,7 +165,9 @@ std::vector<double> frequencies(const Rope& o, std::int64_t r, double& magnitude
             const double last = at(s.beta_slow);
             const double low = std::max(s.truncate ? std::floor(first) : first, 0.0);
             const double high = std::min(s.truncate ? std::ceil(last) : last, width - 1.0);
-            const double ramp = std::clamp((static_cast<double>(i) - low) / std::max(high - low, 0.001), 0.0, 1.0);
+            // negative where the betas are given the other way round, as transformers takes it
+            const double span = high == low ? 0.001 : high - low;
+            const double ramp = std::clamp((static_cast<double>(i) - low) / span, 0.0, 1.0);
             f = f * (1.0 - ramp) + f / s.factor * ramp;
         }
         out.push_back(f);

@@ -186,6 +186,10 @@ TEST_CASE("decoder: generation_config.json says which ids begin and end a text, 
     std::ofstream(own.path() / "config.json") << config.dump();
     CHECK(read_again("{}").begin == 1);
     CHECK(read_again("{}").end == std::vector{2});
+    config["eos_token_id"] = 4;
+    std::ofstream(own.path() / "config.json") << config.dump();
+    CHECK(read_again("{}").end == std::vector{4});
+    CHECK(read_again(R"({"eos_token_id": null})").end.empty());
     const DecoderFacts said = read_again(R"({"bos_token_id": 5, "eos_token_id": [6, 7]})");
     CHECK(said.begin == 5);
     CHECK(said.end == std::vector{6, 7});
@@ -195,6 +199,16 @@ TEST_CASE("decoder: generation_config.json says which ids begin and end a text, 
 TEST_CASE("decoder: fields of generation_config.json that are not obeyed are told") {
     const TemporaryFolder own;
     std::filesystem::copy(kModels / "llama", own.path());
+    {  // without that file transformers takes them from config.json
+        nlohmann::json config = config_of("llama");
+        config["repetition_penalty"] = 1.5;
+        std::ofstream(own.path() / "config.json") << config.dump();
+        std::filesystem::remove(own.path() / "generation_config.json");
+        CHECK(read_decoder(Checkpoint(own.path())).facts().not_obeyed ==
+              std::vector<std::string>{"repetition_penalty"});
+        std::ofstream(own.path() / "generation_config.json") << "{}";
+        CHECK(read_decoder(Checkpoint(own.path())).facts().not_obeyed.empty());
+    }
     const auto told = [&](const nlohmann::json& generation) {
         std::ofstream(own.path() / "generation_config.json") << generation.dump();
         return read_decoder(Checkpoint(own.path())).facts().not_obeyed;

@@ -42,7 +42,8 @@ double frequency(const Rope& o, std::int64_t i, std::int64_t r) {
             const double last = yarn_dimension(o, width, s.beta_slow);
             const double low = std::max(s.truncate ? std::floor(first) : first, 0.0);
             const double high = std::min(s.truncate ? std::ceil(last) : last, width - 1);
-            return std::lerp(plain, plain / s.factor, std::clamp((pair - low) / std::max(high - low, 0.001), 0.0, 1.0));
+            const double span = low == high ? 0.001 : high - low;
+            return std::lerp(plain, plain / s.factor, std::clamp((pair - low) / span, 0.0, 1.0));
         }
     }
     return std::numeric_limits<double>::quiet_NaN();

@@ -74,6 +74,8 @@ TEST_CASE("rope: frequencies scaled for longer contexts") {
           RopeScaling{.kind = Kind::yarn, .factor = 16, .original_max_positions = 4096},
           RopeScaling{.kind = Kind::yarn, .factor = 4, .beta_fast = 16, .beta_slow = 2, .original_max_positions = 256},
           RopeScaling{.kind = Kind::yarn, .factor = 0.5, .original_max_positions = 256},
+          // the ramp falls
+          RopeScaling{.kind = Kind::yarn, .factor = 4, .beta_fast = 2, .beta_slow = 32, .original_max_positions = 256},
           RopeScaling{.kind = Kind::yarn,
           .factor = 32,
           .truncate = false,

@@ -56,7 +56,7 @@ float read_scale(ConfigReader& reader, const std::string& field, double otherwis
 
 namespace {
 
-/// Kinds have no defaults for what makes them, but for YaRN's factor; transformers raises too.
+/// Kinds have no defaults for what makes them, but for YaRN's factor.
 RopeScaling read_scaling(ConfigReader& reader, std::int64_t max_positions) {
     using Kind = RopeScaling::Kind;
     RopeScaling s;
