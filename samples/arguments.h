@@ -100,6 +100,9 @@ void replace_file(const std::filesystem::path& path, const Write& write) {
     fs::path beside = path;
     beside += ".writing-" + std::to_string(std::random_device{}());
     try {
+        if (!std::ofstream(beside)) {  // else it would be told by that name
+            throw std::runtime_error(path.string() + ": cannot be written");
+        }
         write(beside);
         if (fs::exists(before)) {
             fs::permissions(beside, before.permissions(), code);
@@ -108,6 +111,24 @@ void replace_file(const std::filesystem::path& path, const Write& write) {
     } catch (...) {
         fs::remove(beside, code);
         throw;
+    }
+}
+
+/// Throws std::runtime_error naming a file that replace_file() could not write, before the work is
+/// done that it is to hold.
+inline void require_replaceable(const std::filesystem::path& path) {
+    namespace fs = std::filesystem;
+    std::error_code code;
+    const fs::file_status before = fs::symlink_status(path, code);
+    if (fs::exists(before) && !fs::is_regular_file(before)) {
+        return;
+    }
+    fs::path beside = path;
+    beside += ".writing-" + std::to_string(std::random_device{}());
+    const bool opens = bool(std::ofstream(beside));
+    fs::remove(beside, code);
+    if (!opens) {
+        throw std::runtime_error(path.string() + ": cannot be written");
     }
 }
 

@@ -406,6 +406,9 @@ int main(int argc, char** argv) {
     try {
         Ranks ranks(options.parallel, options.speeds, options.limit);
         rank = ranks.name();
+        if (!options.trace.empty()) {
+            require_replaceable(options.trace);
+        }
         const int code = !options.save.empty()    ? save(options)
                          : !options.texts.empty() ? accuracy(options)
                          : options.check          ? check(options)

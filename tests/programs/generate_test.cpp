@@ -64,6 +64,12 @@ TEST_CASE("generate: ids are for an answer, and lines of texts end as Windows en
     CHECK_MESSAGE(has(judged, "2 texts, 8 tokens judged"), judged);
 }
 
+TEST_CASE("generate: a --profile that cannot be written is told before anything is computed") {
+    const Outcome o = generate({"-n", "1", "--profile", "/nowhere/trace.json"});
+    CHECK(o.code == 1);
+    CHECK_MESSAGE(o.output == "generate: /nowhere/trace.json: cannot be written\n", o.output);
+}
+
 TEST_CASE("generate: --profile has dispatches that ran, of an answer of one token too") {
     for (const char* tokens : {"1", "3"}) {
         const Copy copy(kSpell);
