@@ -63,6 +63,12 @@ if(TARGET vkformer_mpi)
     list(APPEND VKFORMER_COMPONENTS mpi)
 endif()
 
+# what a program in C alone has to be linked with
+set(cxx_runtime ${CMAKE_CXX_IMPLICIT_LINK_LIBRARIES})
+list(FILTER cxx_runtime INCLUDE REGEX "^(stdc\\+\\+|c\\+\\+|m)$")
+list(REMOVE_DUPLICATES cxx_runtime)
+list(JOIN cxx_runtime " " VKFORMER_CXX_RUNTIME)
+
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/vkformer")
 install(EXPORT vkformer NAMESPACE vkformer:: DESTINATION "${package_dir}" FILE vkformer-targets.cmake)
 foreach(component ${VKFORMER_COMPONENTS})
@@ -105,9 +111,7 @@ else()
     if(CMAKE_DL_LIBS)
         string(APPEND pc_libs " -l${CMAKE_DL_LIBS}")
     endif()
-    # for what is linked by a C compiler, with pkg-config --static
-    set(cxx_runtime ${CMAKE_CXX_IMPLICIT_LINK_LIBRARIES})
-    list(FILTER cxx_runtime INCLUDE REGEX "^(stdc\\+\\+|c\\+\\+|m)$")
+    # with pkg-config --static
     list(TRANSFORM cxx_runtime PREPEND " -l")
     list(JOIN cxx_runtime "" cxx_runtime)
     set(pc_libs_private "Libs.private:${cxx_runtime}")
