@@ -5,6 +5,7 @@
 #include "bind.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -35,7 +36,30 @@ int visit_graph_of(PyObject* self, visitproc visit, void* arg) {
 template <class Kept>
 PyType_Slot kept_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(visit_graph_of<Kept>)}, {0, nullptr}};
 
-vkf::Value number(const vkf::Value& beside, float value) {
+[[noreturn]] void refuse_number(const vkf::Value& beside, const char* sign, double number, const char* what) {
+    fail(beside.str() + " " + sign + " " + nb::repr(nb::float_(number)).c_str() + ": " + what);
+}
+
+/// As fp32, of which infinity is a number too where it is meant.
+float narrowed(const vkf::Value& beside, const char* sign, double number) {
+    const auto narrow = static_cast<float>(number);
+    if (std::isfinite(number) && !std::isfinite(narrow)) refuse_number(beside, sign, number, "fp32 has no such number");
+    return narrow;
+}
+
+vkf::Value times(const vkf::Value& a, double b) {
+    if (!std::isfinite(b)) refuse_number(a, "*", b, "the factor is not finite");
+    return vkf::scale(a, narrowed(a, "*", b));
+}
+
+vkf::Value over(const vkf::Value& a, double b) {
+    const float inverse = 1 / narrowed(a, "/", b);
+    if (!std::isfinite(inverse)) refuse_number(a, "/", b, "its inverse, which is multiplied by, is not finite in fp32");
+    return vkf::scale(a, inverse);
+}
+
+vkf::Value number(const vkf::Value& beside, const char* sign, double given) {
+    const float value = narrowed(beside, sign, given);
     vkf::Graph& graph = beside.graph();
     const std::vector<std::int64_t> shape(beside.rank() == 0 ? 0 : 1, 1);  // the rank stays
     return graph.constant("number_" + std::to_string(graph.storages().size()), shape,
@@ -250,23 +274,29 @@ void bind_value(nb::module_& m) {
         .def(
             "__add__", [](V a, const vkf::Value& b) { return a.value + b; }, nb::is_operator())
         .def(
-            "__add__", [](V a, float b) { return a.value + number(a.value, b); }, nb::is_operator())
+            "__add__", [](V a, double b) { return a.value + number(a.value, "+", b); }, nb::is_operator())
         .def(
-            "__radd__", [](V a, float b) { return a.value + number(a.value, b); }, nb::is_operator())
+            "__radd__", [](V a, double b) { return a.value + number(a.value, "+", b); }, nb::is_operator())
         .def(
             "__sub__", [](V a, const vkf::Value& b) { return a.value + vkf::scale(b, -1); }, nb::is_operator())
         .def(
-            "__sub__", [](V a, float b) { return a.value + number(a.value, -b); }, nb::is_operator())
+            "__sub__", [](V a, double b) { return a.value + number(a.value, "-", -b); }, nb::is_operator())
         .def(
-            "__rsub__", [](V a, float b) { return vkf::scale(a.value, -1) + number(a.value, b); }, nb::is_operator())
+            "__rsub__",
+            [](V a, double b) {
+                // throws before anything is described
+                const vkf::Value given = number(a.value, "-", b);
+                return vkf::scale(a.value, -1) + given;
+            },
+            nb::is_operator())
         .def(
             "__mul__", [](V a, const vkf::Value& b) { return a.value * b; }, nb::is_operator())
         .def(
-            "__mul__", [](V a, float b) { return vkf::scale(a.value, b); }, nb::is_operator())
+            "__mul__", [](V a, double b) { return times(a.value, b); }, nb::is_operator())
         .def(
-            "__rmul__", [](V a, float b) { return vkf::scale(a.value, b); }, nb::is_operator())
+            "__rmul__", [](V a, double b) { return times(a.value, b); }, nb::is_operator())
         .def(
-            "__truediv__", [](V a, float b) { return vkf::scale(a.value, 1 / b); }, nb::is_operator())
+            "__truediv__", [](V a, double b) { return over(a.value, b); }, nb::is_operator())
         .def("__neg__", [](V a) { return vkf::scale(a.value, -1); })
         .def(
             "__matmul__", [](V a, const vkf::Value& b) { return vkf::matmul(a.value, b); }, nb::is_operator())

@@ -256,3 +256,43 @@ def test_modules_with_a_describe_of_their_own_go_and_are_copied():
     del module, copied
     gc.collect()
     assert last() is None
+
+
+def test_modules_take_every_argument_of_torch_nn():
+    table = array(5, 3)
+    e = nn.Embedding(5, 3, padding_idx=0).load_state_dict({"weight": table})
+    np.testing.assert_array_equal(e(np.array([0, 4])), table[[0, 4]])
+    with pytest.raises(ValueError, match="padding_idx is 5, of 5 rows"):
+        nn.Embedding(5, 3, padding_idx=5)
+    layer = nn.TransformerDecoderLayer(8, 2, 16, batch_first=True)
+    tgt, memory, mask = array(1, 3, 8), array(1, 3, 8), np.triu(np.ones((3, 3), bool), 1)
+    graph = vkf.Graph()
+    layer.describe(graph.input("tgt", [1, 3, 8]), graph.input("memory", [1, 3, 8]))
+    state = {name: 0.3 * array(*shape) for name, (shape, _) in graph.weights.items()}
+    layer.load_state_dict(state)
+    want = layer(tgt, memory, memory_mask=mask)
+    np.testing.assert_array_equal(layer(tgt, memory, memory_mask=mask, memory_is_causal=True), want)
+    with pytest.raises(ValueError, match="memory_is_causal: says what memory_mask is"):
+        layer(tgt, memory, memory_is_causal=True)
+    stack = nn.TransformerDecoder(layer, 1).load_state_dict({f"layers.0.{name}": v for name, v in state.items()})
+    np.testing.assert_array_equal(stack(tgt, memory, memory_mask=mask, memory_is_causal=True), want)
+    nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, batch_first=True), 1, None, False, mask_check=False)
+    whole = nn.Transformer(8, 2, 1, 1, 16, batch_first=True)
+    graph = vkf.Graph()
+    whole.describe(graph.input("src", [1, 3, 8]), graph.input("tgt", [1, 3, 8]))
+    whole.load_state_dict({name: 0.3 * array(*shape) for name, (shape, _) in graph.weights.items()})
+    want = whole(memory, tgt, src_mask=mask, tgt_mask=mask)
+    np.testing.assert_array_equal(
+        whole(memory, tgt, src_is_causal=True, tgt_mask=mask, tgt_is_causal=True, memory_is_causal=False), want)
+    np.testing.assert_array_equal(whole(memory, tgt, mask, mask, None, None, None, None, True, True, False), want)
+
+
+def test_a_mask_of_heads_alone_is_refused_as_torch_refuses_it():
+    m = nn.MultiheadAttention(8, 2, batch_first=True).load_state_dict(
+        {"in_proj_weight": array(24, 8), "in_proj_bias": array(24), "out_proj.weight": array(8, 8), "out_proj.bias": array(8)})
+    x, mask = array(2, 5, 8), np.zeros((4, 5, 5), bool)
+    mask[3, :, 1] = True
+    weights = m(x, attn_mask=mask, average_attn_weights=False)[1]
+    assert not weights[1, 1, :, 1].any() and weights[0, :, :, 1].all() and weights[1, 0, :, 1].all()
+    with pytest.raises(ValueError, match="attn_mask .* has 2 in front, and batch times heads is 4"):
+        m(x, attn_mask=mask[:2])

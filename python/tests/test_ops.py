@@ -189,3 +189,10 @@ def test_edges():
         vkf.scaled_dot_product_attention(q, q[..., :3], q[..., :3])
     with pytest.raises(ValueError, match="weight"):
         vkf.linear(np.ones((2, 3), np.float32), np.ones((4, 5), np.float32))
+
+
+def test_products_of_nothing():
+    for a, b in (((0, 2), (2, 3)), ((2, 2), (2, 0)), ((2, 0), (0, 3)), ((0, 2, 2), (0, 2, 3)), ((0, 0), (0, 0))):
+        x, y = array(*a), array(*b)
+        np.testing.assert_array_equal(vkf.matmul(x, y), x @ y)
+        np.testing.assert_array_equal(vkf.matmul(x, y.swapaxes(-1, -2), transpose_b=True), x @ y)

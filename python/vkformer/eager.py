@@ -272,6 +272,9 @@ class Function:
                  maxima: dict[str, int], options: dict[str, Any]) -> _c.Program:
         graph = _c.Graph()
         symbols = {letter: graph.symbol(letter, most) for letter, most in maxima.items()}
+        # a graph has no size of 0, but symbols that may be set to it
+        empty = any(not n and s == 0 for a, names in zip(arrays, sizes) if a is not None for n, s in zip(names, a.shape))
+        none = graph.symbol("none", 1) if empty else 0
         values: list[Any] = []
         first = None
         for i, (a, names) in enumerate(zip(arrays, sizes)):
@@ -282,7 +285,7 @@ class Function:
             dtype = _dtype(a, f"{self.__name__}: {name}")
             if dtype != "int32" and first is None:
                 first = dtype
-            shape = [symbols[n] if n else int(s) for n, s in zip(names, a.shape)]
+            shape = [symbols[n] if n else int(s) or none for n, s in zip(names, a.shape)]
             x = graph.input(name, shape, dtype)
             values.append(_c.to(x, "float32") if dtype in ("float16", "bfloat16") else x)
         outputs = self._f(*values, **options)

@@ -273,6 +273,12 @@ def _activation(activation: Any) -> str:
     return name
 
 
+def _needs_mask(hint: str, given: bool, mask: Any) -> None:
+    """In PyTorch is_causal hints at what a mask is, and means nothing without it."""
+    if given and mask is None:
+        raise _c.ArgumentError(f"{hint}_is_causal: says what {hint}_mask is, and there is none")
+
+
 def _causal_mask(x: Any, dim: int) -> Any:
     """torch's mask for a square of x's rows: 1 where a row may not see a later one."""
     import numpy
@@ -299,10 +305,12 @@ class Linear(Module):
 
 
 class Embedding(Module):
-    """torch.nn.Embedding."""
+    """torch.nn.Embedding. padding_idx says whose gradient is none, which is of no use here."""
 
-    def __init__(self, num_embeddings: int, embedding_dim: int) -> None:
+    def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None) -> None:
         super().__init__()
+        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
+            raise _c.ArgumentError(f"Embedding: padding_idx is {padding_idx}, of {num_embeddings} rows")
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
 
     def describe(self, input: Any, *, name: str = "") -> Any:
@@ -367,6 +375,11 @@ class MultiheadAttention(Module):
         """
         key = query if key is None else key
         value = key if value is None else value
+        if attn_mask is not None and len(attn_mask.shape) == 3:
+            batch = query.shape[0 if self.batch_first else 1]
+            if attn_mask.shape[0] != batch * self.num_heads:
+                raise _c.ArgumentError(f"MultiheadAttention: attn_mask {attn_mask.shape} has {attn_mask.shape[0]} in front, "
+                                       f"and batch times heads is {batch * self.num_heads}")
         for what, wanted, name_of, given in (("embed_dim", self.embed_dim, "query", query), ("kdim", self.kdim, "key", key),
                                              ("vdim", self.vdim, "value", value)):
             if wanted is not None and given.shape[-1] != wanted:
@@ -422,8 +435,9 @@ class TransformerDecoderLayer(_Layers):
 
     def describe(self, tgt: Any, memory: Any, tgt_mask: Any = None, memory_mask: Any = None,
                  tgt_key_padding_mask: Any = None, memory_key_padding_mask: Any = None, tgt_is_causal: bool = False,
-                 *, name: str = "") -> Any:
+                 memory_is_causal: bool = False, *, name: str = "") -> Any:
         """tgt (B, L, E), memory (B, S, E) -> (B, L, E). Masks are PyTorch's: True may not attend."""
+        _needs_mask("memory", memory_is_causal, memory_mask)
         inputs = _c.torch.DecoderInputs(memory, tgt_mask=tgt_mask, tgt_key_padding_mask=tgt_key_padding_mask,
                                         memory_mask=memory_mask, memory_key_padding_mask=memory_key_padding_mask,
                                         tgt_is_causal=tgt_is_causal)
@@ -447,10 +461,13 @@ class _Stack(Module):
 
 
 class TransformerEncoder(_Stack):
-    """torch.nn.TransformerEncoder. norm: a LayerNorm; True: one like the layers'."""
+    """torch.nn.TransformerEncoder. norm: a LayerNorm; True: one like the layers'.
 
-    def __init__(self, encoder_layer: TransformerEncoderLayer, num_layers: int,
-                 norm: bool | LayerNorm | None = None) -> None:
+    enable_nested_tensor and mask_check say how PyTorch computes it, and change nothing here.
+    """
+
+    def __init__(self, encoder_layer: TransformerEncoderLayer, num_layers: int, norm: bool | LayerNorm | None = None,
+                 enable_nested_tensor: bool = True, mask_check: bool = True) -> None:
         super().__init__()
         _at_least_one("TransformerEncoder", num_layers=num_layers)
         self.layer, self.num_layers = encoder_layer, num_layers
@@ -478,12 +495,12 @@ class TransformerDecoder(_Stack):
 
     def describe(self, tgt: Any, memory: Any, tgt_mask: Any = None, memory_mask: Any = None,
                  tgt_key_padding_mask: Any = None, memory_key_padding_mask: Any = None, tgt_is_causal: bool = False,
-                 *, name: str = "") -> Any:
+                 memory_is_causal: bool = False, *, name: str = "") -> Any:
         """tgt (B, L, E), memory (B, S, E) -> (B, L, E); masks as of a layer."""
         prefix = f"{name}." if name else ""
         for i in range(self.num_layers):
             tgt = self.layer.describe(tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask,
-                                      tgt_is_causal, name=f"{prefix}layers.{i}")
+                                      tgt_is_causal, memory_is_causal, name=f"{prefix}layers.{i}")
         return self._normed(tgt, prefix)
 
 
@@ -501,12 +518,16 @@ class Transformer(_Layers):
 
     def describe(self, src: Any, tgt: Any, src_mask: Any = None, tgt_mask: Any = None, memory_mask: Any = None,
                  src_key_padding_mask: Any = None, tgt_key_padding_mask: Any = None,
-                 memory_key_padding_mask: Any = None, tgt_is_causal: bool = False, *, name: str = "") -> Any:
+                 memory_key_padding_mask: Any = None, src_is_causal: bool | None = None, tgt_is_causal: bool | None = None,
+                 memory_is_causal: bool = False, *, name: str = "") -> Any:
         """src (B, S, E), tgt (B, L, E) -> (B, L, E). Masks are PyTorch's: True may not attend."""
+        _needs_mask("memory", memory_is_causal, memory_mask)
+        src_mask = _causal_mask(src, 1) if src_is_causal and src_mask is None else src_mask
         return _c.torch.transformer(
             src, tgt, name=name, src_mask=src_mask, tgt_mask=tgt_mask, memory_mask=memory_mask,
             src_key_padding_mask=src_key_padding_mask, tgt_key_padding_mask=tgt_key_padding_mask,
-            memory_key_padding_mask=memory_key_padding_mask, tgt_is_causal=tgt_is_causal, **self.counts, **self.options)
+            memory_key_padding_mask=memory_key_padding_mask, tgt_is_causal=bool(tgt_is_causal), **self.counts,
+            **self.options)
 
 
 def _layer_arguments(m: Any) -> dict[str, Any]:
