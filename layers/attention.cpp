@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "layers/checks.h"
+#include "layers/layer_scope.h"
 #include "layers/projections.h"
 #include "layers/sharing.h"
 #include "ops/attention_params.h"
@@ -14,7 +15,7 @@ namespace vkf {
 
 AttentionResult self_attention(Value x, const SelfAttentionOptions& options) {
     const std::int64_t width = fixed_width("self_attention", x);
-    const Scope scope(x.graph(), options.name);
+    const LayerScope scope(x.graph(), options.name);
     const HeadSizes sizes{.head_dim = width};
     const auto [q, k, v] =
         options.fused_qkv ? project_fused(x, "qkv_proj", sizes, options.bias) : project(x, sizes, options.bias);
@@ -26,6 +27,7 @@ AttentionResult self_attention(Value x, const SelfAttentionOptions& options) {
 
 AttentionResult multi_head_attention(Value query, Value key, Value value, const MultiHeadAttentionOptions& options) {
     constexpr const char* kName = "multi_head_attention";
+    check_one_graph(kName, query, {key, value});
     const HeadSizes sizes = heads_over_width(kName, query, options.heads);
     fixed_width(kName, key);
     fixed_width(kName, value);
@@ -33,7 +35,7 @@ AttentionResult multi_head_attention(Value query, Value key, Value value, const 
     const Part own = share_of_heads(sizes, g.rank()).query;
     const AttentionOptions attention{.mask = some_heads(options.mask, sizes.heads, own)};
     support::check_attention(g, attention, {query.size(0), own.count, query.size(1), key.size(1)});
-    const Scope scope(g, options.name);
+    const LayerScope scope(g, options.name);
     const auto [q, k, v] = split_heads(project(QueryKeyValue{query, key, value}, sizes, options.bias), sizes);
     const AttentionResult a = scaled_dot_product_attention(q, k, v, attention);
     return {output_projection(merge_heads(a.y), "out_proj", sizes, sizes.heads * sizes.head_dim, options.bias),
@@ -43,6 +45,7 @@ AttentionResult multi_head_attention(Value query, Value key, Value value, const 
 
 Value multi_head_attention_by_heads(Value query, Value key, Value value, const MultiHeadAttentionOptions& options) {
     constexpr const char* kName = "multi_head_attention_by_heads";
+    check_one_graph(kName, query, {key, value});
     const HeadSizes sizes = heads_over_width(kName, query, options.heads);
     fixed_width(kName, key);
     fixed_width(kName, value);
@@ -52,7 +55,7 @@ Value multi_head_attention_by_heads(Value query, Value key, Value value, const M
         return AttentionOptions{.mask = some_heads(options.mask, sizes.heads, of)};
     };
     support::check_attention(g, attention(own), {query.size(0), own.count, query.size(1), key.size(1)});
-    const Scope scope(g, options.name);
+    const LayerScope scope(g, options.name);
     std::vector<Value> heads;
     for (std::int64_t h = own.first; h < own.first + own.count; ++h) {
         const Scope head(g, "heads." + std::to_string(h));
@@ -79,6 +82,9 @@ AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOpti
     const HeadSizes sizes{options.heads, options.kv_heads,
                           options.head_dim != 0 ? options.head_dim : width / options.heads};
     check_columns(sizes);
+    if (options.cache) {
+        check_one_graph(kName, x, {options.cache->key, options.cache->value});
+    }
     Graph& g = x.graph();
     const Part own = is_whole(g) ? Part{0, sizes.heads} : share_of_heads(sizes, g.rank()).query;
     const AttentionOptions attention{.mask = some_heads(options.mask, sizes.heads, own),
@@ -91,7 +97,7 @@ AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOpti
     const Dim start = options.cache ? options.cache->start : Dim(0);
     support::check_attention(
         g, attention, {x.size(0), own.count, x.size(1), attention.ring ? attention.ring->count : start + x.size(1)});
-    const Scope scope(g, options.name);
+    const LayerScope scope(g, options.name);
     const bool bias = options.bias || options.qkv_bias;
     const auto& names = options.names;
     const QueryKeyValue projected = options.fused_qkv ? project_fused(x, names[0], sizes, bias)
@@ -125,6 +131,7 @@ IncrementalAttentionResult incremental_attention(Value x, Value context, Value c
                         " must be (batch, width) twice and (batch, kv_heads, tokens, head_dim) twice",
                     kName);
     }
+    check_one_graph(kName, x, {context, cache_key, cache_value});
     check_heads(kName, options.heads, options.kv_heads, x);
     Graph& g = x.graph();
     const HeadSizes whole{options.heads, options.kv_heads, options.head_dim};
@@ -139,7 +146,7 @@ IncrementalAttentionResult incremental_attention(Value x, Value context, Value c
     }
     const AttentionOptions attention{.mask = some_heads(options.mask, whole.heads, own.query), .scale = options.scale};
     support::check_attention(g, attention, {x.size(0), own.sizes.heads, 1, cache_key.size(2) + 1});
-    const Scope scope(g, options.name);
+    const LayerScope scope(g, options.name);
     const Dim e = x.size(1);
     const auto weight = [&](const char* name, bool kv) {
         const Shape shape{kv ? own.sizes.kv_heads : own.sizes.heads, e, options.head_dim};

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "layers/checks.h"
+#include "layers/layer_scope.h"
 
 namespace vkf {
 
@@ -13,8 +14,9 @@ Value attention_scores(Value query, Value key, const ScoreOptions& options) {
     if (!(fixed_width(kName, key) == width)) {
         throw Error(query.str() + " and " + key.str() + " differ in width", kName);
     }
+    check_one_graph(kName, query, {key});
     Graph& g = query.graph();
-    const Scope scope(g, options.name);
+    const LayerScope scope(g, options.name);
     if (options.kind == ScoreKind::general) {
         query = matmul(query, g.weight("w", {width, width}));
     }

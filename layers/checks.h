@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <string>
 
@@ -27,6 +28,27 @@ inline std::int64_t fixed_width(const char* layer, const Value& x) {
         throw Error(x.str() + " must be (batch, tokens, width) with a fixed width", layer);
     }
     return x.size(-1).constant();
+}
+
+/// Throws Error in the name of `layer` where tensors beside x, of which some may be empty, are of
+/// another graph than x.
+inline void check_one_graph(const char* layer, const Value& x, std::initializer_list<Value> others) {
+    for (const Value& other : others) {
+        if (other && &other.graph() != &x.graph()) {
+            throw Error(other.str() + " belongs to another graph than " + x.str(), layer);
+        }
+    }
+}
+
+/// Throws Error where a cache cannot take both: they are of as many sequences and tokens.
+inline void check_appended(const Value& key, const Value& value) {
+    constexpr const char* kName = "append";
+    check_one_graph(kName, key, {value});
+    if (key.rank() != 4 || value.rank() != 4 || !(key.size(0) == value.size(0) && key.size(1) == value.size(1))) {
+        throw Error("key " + key.str() + " and value " + value.str() +
+                        " must be (batch, tokens, heads, head_dim), of as many sequences and tokens",
+                    kName);
+    }
 }
 
 /// Heads that each have keys and values of their own, over the whole width of x (B, L, E). Throws

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "layers/checks.h"
 #include "ops/attention_params.h"
 #include "ops/elementwise.h"
 #include "ops/packed_rows.h"
@@ -34,6 +35,7 @@ CachedKv append(const KvCache& cache, Value key, Value value) {
     if (cache.written.has_value() != cache.seen.has_value()) {
         throw Error("a ring has both the rows that are written and those that are seen", "append");
     }
+    check_appended(key, value);
     struct Written {
         std::vector<std::pair<Value, Value>> parts;  ///< windows of the state, and what goes there
         Value seen;
@@ -64,7 +66,7 @@ CachedKv append(const KvCache& cache, Value key, Value value) {
         return out;
     };
     // nothing is written where one of the two does not fit
-    GraphEdit::Conditions conditions(key.graph());
+    const GraphEdit::Addition addition(key.graph());
     const bool plain = cache.type == WeightType::f32;
     const Written keys = windows_of(cache.key, key), values = windows_of(cache.value, value);
     for (const Written* written : {&keys, &values}) {
@@ -72,7 +74,6 @@ CachedKv append(const KvCache& cache, Value key, Value value) {
             plain ? support::check_copy_into(window, part) : support::check_pack_into(window, part, cache.type);
         }
     }
-    conditions.keep();
     for (const Written* written : {&keys, &values}) {
         for (const auto& [window, part] : written->parts) {
             plain ? copy_into(window, part) : pack_into(window, part, cache.type);

@@ -19,32 +19,40 @@ bool is_target(const std::string& target, const std::string& layer) {
 }  // namespace
 
 struct Lora::Parts {
-    LoraOptions options;
-    std::vector<bool> found;
-    std::vector<Value> parameters = {};
+    /// What is beside one layer.
+    struct Adapter {
+        std::string layer;
+        Value a, b;
+        std::string a_name, b_name;
 
-    bool takes(const std::string& layer) {
-        bool taken = false;
-        for (std::size_t i = 0; i < found.size(); ++i) {
-            if (is_target(options.targets[i], layer)) {
-                found[i] = taken = true;
-            }
+        /// False where the layer was refused, of which nothing is in the graph.
+        bool is_there(const Graph& g) const { return is_named(g, a, a_name) && is_named(g, b, b_name); }
+        static bool is_named(const Graph& g, const Value& v, const std::string& name) {
+            return v.id() < g.values().size() && g.storages()[g.values()[v.id()].storage].name == name;
         }
-        return taken;
+    };
+    LoraOptions options;
+    const Graph* graph = nullptr;
+    std::vector<Adapter> adapters = {};
+
+    bool takes(const std::string& layer) const {
+        return std::any_of(options.targets.begin(), options.targets.end(),
+                           [&](const std::string& target) { return is_target(target, layer); });
     }
 
     Value adapted(Value x, Value y) {
         Graph& g = x.graph();
-        const std::string weight = g.scoped("weight");
-        if (!takes(weight.substr(0, weight.rfind('.')))) {
+        const std::string weight = g.scoped("weight"), layer = weight.substr(0, weight.rfind('.'));
+        if (!takes(layer)) {
             return y;
         }
         const Value a = g.state("lora_A.weight", {options.rank, x.size(-1)});
         const Value b = g.state("lora_B.weight", {y.size(-1), options.rank});
-        const auto is_a = [&](const Value& v) { return v.id() == a.id(); };
-        // where a layer is described again they are there
-        if (std::none_of(parameters.begin(), parameters.end(), is_a)) {
-            parameters.insert(parameters.end(), {a, b});
+        // a layer may be described again, also where it was refused before
+        std::erase_if(adapters, [&](const Adapter& other) { return !other.is_there(g); });
+        const auto is_same = [&](const Adapter& other) { return other.a.id() == a.id(); };
+        if (std::none_of(adapters.begin(), adapters.end(), is_same)) {
+            adapters.push_back({layer, a, b, g.scoped("lora_A.weight"), g.scoped("lora_B.weight")});
         }
         const float scale = options.alpha / static_cast<float>(options.rank);
         const Value rows = x.rank() == 1 ? reshape(x, {1, x.size(0)}) : x;
@@ -53,8 +61,7 @@ struct Lora::Parts {
     }
 };
 
-Lora::Lora(Graph& graph, const LoraOptions& options)
-    : parts_(std::make_shared<Parts>(Parts{options, std::vector<bool>(options.targets.size(), false)})) {
+Lora::Lora(Graph& graph, const LoraOptions& options) : parts_(std::make_shared<Parts>(Parts{options, &graph})) {
     using namespace support;
     require(options.rank >= 1, kLora, "rank = " + std::to_string(options.rank) + " is below 1");
     require_finite(kLora, "alpha", options.alpha);
@@ -66,10 +73,18 @@ Lora::Lora(Graph& graph, const LoraOptions& options)
 }
 
 std::vector<Value> Lora::parameters() const {
-    for (std::size_t i = 0; i < parts_->found.size(); ++i) {
-        support::require(parts_->found[i], kLora, "no linear layer fits \"" + parts_->options.targets[i] + "\"");
+    std::vector<Parts::Adapter> there = parts_->adapters;
+    std::erase_if(there, [&](const Parts::Adapter& adapter) { return !adapter.is_there(*parts_->graph); });
+    for (const std::string& target : parts_->options.targets) {
+        const auto fits = [&](const Parts::Adapter& adapter) { return is_target(target, adapter.layer); };
+        support::require(std::any_of(there.begin(), there.end(), fits), kLora,
+                         "no linear layer fits \"" + target + "\"");
     }
-    return parts_->parameters;
+    std::vector<Value> parameters;
+    for (const Parts::Adapter& adapter : there) {
+        parameters.insert(parameters.end(), {adapter.a, adapter.b});
+    }
+    return parameters;
 }
 
 }  // namespace vkf

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/sequences.h"
 
+#include "layers/checks.h"
 #include "ops/checks.h"
+#include "runtime/graph/edit.h"
 
 namespace vkf {
 
@@ -32,6 +34,9 @@ AttentionResult packed_attention(Value query, Value key, Value value, Value cumu
 }
 
 PagedKvCache append(const PagedKvCache& cache, Value key, Value value) {
+    check_appended(key, value);
+    // nothing is written where one of the two does not fit
+    const GraphEdit::Addition addition(key.graph());
     return {scatter_pages(cache.key, key, cache.table, cache.lengths),
             scatter_pages(cache.value, value, cache.table, cache.lengths), cache.table, cache.lengths};
 }

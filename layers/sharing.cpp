@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/sharing.h"
 
+#include "layers/layer_scope.h"
 #include "layers/linear_hook.h"
 #include "ops/collectives.h"
 #include "runtime/base/error.h"
@@ -116,7 +117,7 @@ void refuse_hook_of_shares(const Graph& graph) {
 Value linear_rows(Value x, const std::string& name, const Shard& rows, bool bias, Activation activation) {
     Graph& g = x.graph();
     refuse_hook_of_shares(g);
-    const Scope scope(g, name);
+    const LayerScope scope(g, name);
     const std::int64_t count = columns_of_shard(rows);
     const Value weight = g.weight("weight", {count, x.size(-1)}, rows);
     return linear(x, weight, bias ? g.weight("bias", {count}, rows) : Value(), activation);
@@ -125,7 +126,7 @@ Value linear_rows(Value x, const std::string& name, const Shard& rows, bool bias
 Value linear_columns(Value x, const std::string& name, const Shard& columns, std::int64_t out, bool bias) {
     Graph& g = x.graph();
     refuse_hook_of_shares(g);
-    const Scope scope(g, name);
+    const LayerScope scope(g, name);
     const Value y = all_reduce(linear(x, g.weight("weight", {out, columns_of_shard(columns)}, columns)));
     return bias ? y + g.weight("bias", {out}) : y;
 }

@@ -3,6 +3,7 @@
 
 #include "layers/checks.h"
 #include "layers/inner_layers.h"
+#include "layers/layer_scope.h"
 #include "layers/norm.h"
 #include "layers/projections.h"
 #include "layers/sharing.h"
@@ -193,8 +194,15 @@ void refuse_dropout(const Graph& g, float dropout) {
 
 AttentionResult multihead_attention(Value query, Value key, Value value, const MultiheadAttentionOptions& options) {
     check_options(options);
+    check_one_graph(kName, query, {key, value});
+    if (options.memory) {
+        check_one_graph(kName, query, {options.memory->key, options.memory->value});
+    }
+    if (options.cache) {
+        check_one_graph(kName, query, {options.cache->key, options.cache->value});
+    }
     Graph& g = query.graph();
-    const Scope scope(g, options.name);
+    const LayerScope scope(g, options.name);
     const auto is_query = [&](const Value& v) { return v && &v.graph() == &g && v.id() == query.id(); };
     const bool same = is_query(key) && is_query(value);
     if (!options.batch_first) {
@@ -264,7 +272,7 @@ AttentionResult multihead_attention(Value query, Value key, Value value, const M
 }
 
 CachedKv project_memory(Value memory, const std::string& name, std::int64_t num_heads, bool bias) {
-    const Scope scope(memory.graph(), name);
+    const LayerScope scope(memory.graph(), name);
     const HeadSizes sizes = heads_over_width(kName, memory, num_heads);
     const OwnColumns own(memory.graph(), sizes);
     const std::int64_t count = own.part.count, heads = own.heads.count;
@@ -332,7 +340,7 @@ Value feed_forward_part(Value x, const char* norm, const TransformerLayerOptions
 Value transformer_encoder_layer(Value src, const TransformerLayerOptions& options, Value src_mask,
                                 Value src_key_padding_mask) {
     check_layer("torch.nn.TransformerEncoderLayer", src, options);
-    const Scope scope(src.graph(), options.name);
+    const LayerScope scope(src.graph(), options.name);
     const Value x = residual(src, "norm1", options, Place::self_sum, [&](Value h) {
         return multihead_attention(h, h, h,
                                    {.name = "self_attn",
@@ -354,8 +362,9 @@ DecoderResult transformer_decoder_layer(Value tgt, const TransformerLayerOptions
     if (!inputs.projected_memory) {
         support::require(static_cast<bool>(inputs.memory), kLayer, "memory is missing, over " + tgt.str());
         fixed_width(kLayer, inputs.memory);
+        check_one_graph(kLayer, tgt, {inputs.memory});
     }
-    const Scope scope(tgt.graph(), options.name);
+    const LayerScope scope(tgt.graph(), options.name);
     Value x = residual(tgt, "norm1", options, Place::self_sum, [&](Value h) {
         const MultiheadAttentionOptions self{.name = "self_attn",
                                              .num_heads = options.nhead,
@@ -399,7 +408,7 @@ TransformerLayerOptions numbered(TransformerLayerOptions layer, std::size_t inde
 Value transformer_encoder(Value src, const TransformerLayerOptions& layer, std::int64_t num_layers,
                           const std::string& name, Value src_mask, Value src_key_padding_mask) {
     require_layers("torch.nn.TransformerEncoder", "num_layers", num_layers);
-    const Scope scope(src.graph(), name);
+    const LayerScope scope(src.graph(), name);
     for (std::int64_t i = 0; i < num_layers; ++i) {
         src = transformer_encoder_layer(src, numbered(layer, static_cast<std::size_t>(i)), src_mask,
                                         src_key_padding_mask);
@@ -411,7 +420,7 @@ DecoderResult transformer_decoder(Value tgt, const TransformerLayerOptions& laye
                                   const std::vector<DecoderInputs>& inputs, const std::string& name) {
     require_layers("torch.nn.TransformerDecoder", "the number of layers, one for each of inputs,",
                    static_cast<std::int64_t>(inputs.size()));
-    const Scope scope(tgt.graph(), name);
+    const LayerScope scope(tgt.graph(), name);
     DecoderResult result{tgt, {}};
     for (std::size_t i = 0; i < inputs.size(); ++i) {
         result = transformer_decoder_layer(result.y, numbered(layer, i), inputs[i]);
@@ -426,7 +435,8 @@ Value transformer(Value src, Value tgt, const TransformerOptions& options, const
     require_layers(kTransformer, "num_decoder_layers", options.num_decoder_layers);
     check_layer(kTransformer, src, options.layer);
     check_layer(kTransformer, tgt, options.layer);
-    const Scope scope(src.graph(), options.name);
+    check_one_graph(kTransformer, src, {tgt});
+    const LayerScope scope(src.graph(), options.name);
     DecoderInputs in;
     in.memory = transformer_encoder(src, options.layer, options.num_encoder_layers, "encoder", masks.src_mask,
                                     masks.src_key_padding_mask);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // scaled_dot_product_attention(): its checks and its shape rule.
+#include "shaders/attention.h"
+
 #include <limits>
 
-#include "shaders/attention.h"
 #include "ops/add_op.h"
 #include "ops/attention_params.h"
 #include "ops/checks.h"
@@ -228,7 +229,7 @@ void support::check_attention(const Graph& graph, const AttentionOptions& o, con
 AttentionResult scaled_dot_product_attention(Value query, Value key, Value value, const AttentionOptions& options) {
     AttentionOptions o = options;
     check_shapes(query, key, value, o);
-    GraphEdit::Conditions conditions(query.graph());
+    const GraphEdit::Addition addition(query.graph());
     check_sequences(query, key, o);
     Graph& g = query.graph();
     const Shape scores{query.size(0), query.size(1), query.size(2),
@@ -320,7 +321,6 @@ AttentionResult scaled_dot_product_attention(Value query, Value key, Value value
     const int weights = p.weights, log_sum_exp = p.log_sum_exp;
     check_numbers_of_sequences(query, key, o);
     const std::vector<Value> results = g.add_node(kAttention, inputs, params(std::move(p)), outputs);
-    conditions.keep();
     const auto result = [&](int at) { return at < 0 ? Value() : results[static_cast<std::size_t>(at)]; };
     return {results[0], result(weights), result(log_sum_exp)};
 }

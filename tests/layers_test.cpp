@@ -10,6 +10,8 @@
 
 #include "layers/attention.h"
 #include "layers/linear.h"
+#include "layers/lora.h"
+#include "layers/sequences.h"
 #include "layers/torch.h"
 #include "models/encoder_decoder.h"
 #include "runtime/graph/node.h"
@@ -245,6 +247,81 @@ TEST_CASE("layers: attention that is refused leaves no parameter, and writes no 
     refused("bias bias", [&] {
         incremental_attention(one, one, rows, rows, {.heads = 2, .kv_heads = 2, .head_dim = 4, .mask = {.bias = bias}});
     });
+}
+
+TEST_CASE("layers: what is refused late leaves nothing either, in either graph") {
+    Graph g, other;
+    const Value x = g.input("x", {1, 3, 8}), memory = g.input("memory", {1, 5, 8}), one = g.input("one", {2, 8});
+    const Value rows = g.input("rows", {1, 2, 6, 4}), far = other.input("far", {1, 3, 8});
+    const Value square = g.input("square", {4, 4}, DType::i32);
+    const KvCache cache = kv_cache(g, "cache", 1, 16, 2, 4, g.symbol("start", 13));
+    const KvCache narrow = kv_cache(g, "narrow", 1, 16, 2, 3, g.symbol("start", 13));
+    const PagedKvCache pages{g.state("pool_k", {3, 2, 2, 4}), g.state("pool_v", {3, 2, 2, 4}),
+                             g.input("table", {1, 2}, DType::i32), g.input("lengths", {1}, DType::i32)};
+    const Value k = g.input("new_k", {1, 2, 2, 4}), longer = g.input("longer", {1, 3, 2, 4});
+    const Value wide = g.input("wide", {1, 2, 2, 5}), twice = g.input("twice", {2, 2, 2, 4});
+    const std::size_t storages = g.storages().size(), nodes = g.nodes().size(), values = g.values().size();
+    const std::size_t far_storages = other.storages().size();
+    const auto refused = [&](const std::string& words, const auto& describe) {
+        const std::string said = error_of(describe);
+        CHECK_MESSAGE(contains(said, words), said);
+        CHECK(g.storages().size() == storages);
+        CHECK(g.nodes().size() == nodes);
+        CHECK(g.values().size() == values);
+        CHECK(g.scoped("") == "");
+        CHECK(other.storages().size() == far_storages);
+    };
+    refused("square (4, 4) I32 does not broadcast",
+            [&] { self_attention(x, {.name = "s", .mask = {.keys = square}}); });
+    const GroupedQueryAttentionOptions gqa{.name = "a", .heads = 2, .kv_heads = 2};
+    GroupedQueryAttentionOptions turned = gqa, few = gqa, other_heads = gqa;
+    turned.rope = Rope{.layout = RopeLayout::half, .rotary_dim = 6};
+    few.rope = Rope{.layout = RopeLayout::half, .max_positions = 2};
+    other_heads.cache = narrow;
+    refused("rotary_dim", [&] { grouped_query_attention(x, turned); });
+    refused("rope_table (2, 2, 2)", [&] { grouped_query_attention(x, few); });
+    refused("narrow", [&] { grouped_query_attention(x, other_heads); });
+    refused("do not fit", [&] { multi_head_attention(x, x, memory, {.name = "m", .heads = 2}); });
+    refused("another graph", [&] { multi_head_attention(x, far, far, {.name = "m", .heads = 2}); });
+    refused("another graph", [&] { multi_head_attention_by_heads(x, x, far, {.name = "m", .heads = 2}); });
+    refused("another graph", [&] { attention_scores(x, far, {.kind = ScoreKind::general}); });
+    refused("another graph", [&] { torch::multihead_attention(x, far, far, {.num_heads = 2}); });
+    refused("does not fit behind rows (1, 2, 6, 4)",
+            [&] { incremental_attention(one, one, rows, rows, {.heads = 2, .kv_heads = 2, .head_dim = 4}); });
+    const torch::TransformerLayerOptions layer{.name = "d", .nhead = 2, .dim_feedforward = 8};
+    refused("square (4, 4)", [&] {
+        torch::transformer_decoder_layer(x, layer, {.memory = memory, .memory_mask = square, .cache = cache});
+    });
+    const torch::DecoderInputs good{.memory = memory}, bad{.memory = memory, .tgt_mask = square};
+    refused("square (4, 4)", [&] { torch::transformer_decoder(x, layer, {good, bad}, "decoder"); });
+    refused("another graph", [&] { torch::transformer(x, far, {.layer = layer}); });
+    for (const auto& [wrong, words] : {std::pair{longer, "as many sequences and tokens"},
+                                       {twice, "as many sequences and tokens"},
+                                       {wide, "wide (1, 2, 2, 5)"}}) {
+        refused(words, [&, wrong = wrong] { append(cache, k, wrong); });
+        refused(words, [&, wrong = wrong] { append(pages, k, wrong); });
+    }
+}
+
+TEST_CASE("layers: an adapter has no parameters of a layer that was refused") {
+    Graph g;
+    const Value x = g.input("x", {1, 3, 8}), square = g.input("square", {4, 4}, DType::i32);
+    const Lora lora(g, {.rank = 2, .targets = {"q_proj", "last"}});
+    CHECK(error_of([&] { self_attention(x, {.name = "s", .mask = {.keys = square}}); }) != "");
+    linear_layer(x, "last", 8);
+    CHECK(contains(error_of([&] { lora.parameters(); }), "no linear layer fits \"q_proj\""));
+    self_attention(x, {.name = "s"});
+    const std::vector<Value> parameters = lora.parameters();
+    REQUIRE(parameters.size() == 4);
+    CHECK(contains(parameters[0].str(), "last.lora_A.weight (2, 8)"));
+    CHECK(contains(parameters[2].str(), "s.q_proj.lora_A.weight (2, 8)"));
+    Value kept;
+    Graph hooked;
+    const Value input = hooked.input("x", {1, 3, 8}), mask = hooked.input("mask", {4, 4}, DType::i32);
+    hooked.after_linear([&](Value, Value y) { return kept = y; });
+    CHECK(error_of([&] { self_attention(input, {.name = "s", .mask = {.keys = mask}}); }) != "");
+    CHECK(contains(error_of([&] { relu(kept); }), "a layer that was refused"));
+    CHECK(contains(error_of([&] { (void)kept.str(); }), "a layer that was refused"));
 }
 
 TEST_CASE("attention_scores: a batch of 1 is for each of the other's, in every kind") {

@@ -463,7 +463,7 @@ Plan plan_again(const PlanSource& source, std::vector<LeftOut> left_out) {
     return make_plan(*source.graph, device, source.weights, source.options);
 }
 
-std::size_t Plan::symbol(std::string_view name) const {
+std::size_t Plan::symbol(std::string_view name, const std::string& program) const {
     for (std::size_t i = 0; i < symbols.size(); ++i) {
         if (symbols[i].name == name) {
             return i;
@@ -473,13 +473,15 @@ std::size_t Plan::symbol(std::string_view name) const {
     for (const SymbolInfo& s : symbols) {
         known += (known.empty() ? "" : ", ") + s.name;
     }
-    throw Error("the program has no size \"" + std::string(name) + "\"; it has: " + (known.empty() ? "none" : known));
+    throw Error("the program has no size \"" + std::string(name) + "\"; it has: " + (known.empty() ? "none" : known),
+                program);
 }
 
 namespace {
 
 template <class Wanted>
-StorageId find_named(const Plan& plan, const char* kind, std::string_view name, Wanted wanted) {
+StorageId find_named(const Plan& plan, const char* kind, std::string_view name, const std::string& program,
+                     Wanted wanted) {
     for (StorageId s = 0; s < plan.storages.size(); ++s) {
         if (wanted(plan.storages[s].kind) && plan.storages[s].name == name) {
             return s;
@@ -492,18 +494,19 @@ StorageId find_named(const Plan& plan, const char* kind, std::string_view name, 
         }
     }
     throw Error(std::string("the program has no ") + kind + " \"" + std::string(name) +
-                "\"; it has: " + (known.empty() ? "none" : known));
+                    "\"; it has: " + (known.empty() ? "none" : known),
+                program);
 }
 
 }  // namespace
 
-StorageId Plan::named(StorageKind kind, std::string_view name) const {
-    return find_named(*this, kind == StorageKind::input ? "input" : "output", name,
+StorageId Plan::named(StorageKind kind, std::string_view name, const std::string& program) const {
+    return find_named(*this, kind == StorageKind::input ? "input" : "output", name, program,
                       [&](StorageKind k) { return k == kind; });
 }
 
-StorageId Plan::external(std::string_view name) const {
-    return find_named(*this, "input or output", name, is_external);
+StorageId Plan::external(std::string_view name, const std::string& program) const {
+    return find_named(*this, "input or output", name, program, is_external);
 }
 
 }  // namespace vkf

@@ -88,11 +88,11 @@ struct Plan {
     VKF_API bool prepare(const PlannedDispatch& planned, std::span<const std::int64_t> sizes,
                          Command& command) const noexcept;
     /// The symbol's index. Throws naming the known ones.
-    VKF_API std::size_t symbol(std::string_view name) const;
+    VKF_API std::size_t symbol(std::string_view name, const std::string& program = {}) const;
     /// The storage of that name and kind. Throws naming the known ones.
-    VKF_API StorageId named(StorageKind kind, std::string_view name) const;
+    VKF_API StorageId named(StorageKind kind, std::string_view name, const std::string& program = {}) const;
     /// The input or output of that name. Throws naming the known ones.
-    VKF_API StorageId external(std::string_view name) const;
+    VKF_API StorageId external(std::string_view name, const std::string& program = {}) const;
 };
 
 /// Throws vkf::Error from the ops' lowering, naming the node. `weights` tells how the graph's lie

@@ -21,7 +21,7 @@ std::vector<std::int64_t> ProgramCore::shape_of(StorageId external) const {
 }
 
 void ProgramCore::bind(std::string_view name, const DeviceTensor& tensor) {
-    const StorageId id = plan.external(name);
+    const StorageId id = plan.external(name, options.name);
     const StorageInfo& info = plan.storages[id];
     const auto where = [&] {
         return options.name + ": " + (info.kind == StorageKind::input ? "input " : "output ") + info.name;

@@ -94,7 +94,7 @@ void check_ranks(const Plan& plan, const CompileOptions& options) {
 
 void check_device(const std::shared_ptr<DeviceCore>& core, const Weights& weights, const std::string& name) {
     if (Insides::store(weights) && Insides::store(weights)->core != core) {
-        throw Error("weights or state of another device", name);
+        throw Error("weights of another device", name);
     }
 }
 
@@ -138,7 +138,7 @@ Program Device::compile(Plan plan, const CompileOptions& options) const {
     core->options = options;
     core->state = options.state;
     if (options.state && Insides::store(options.state)->core != core_) {
-        throw Error("weights or state of another device", options.name);
+        throw Error("a state of another device", options.name);
     }
     check_ranks(plan, options);
     const bool unified = core_->capabilities.unified_memory;
@@ -229,7 +229,7 @@ void Program::allocate(const BufferRange& scratch) {
 }
 
 void Program::set(std::string_view symbol, std::int64_t value) {
-    const std::size_t i = core_->plan.symbol(symbol);
+    const std::size_t i = core_->plan.symbol(symbol, core_->options.name);
     const SymbolInfo& s = core_->plan.symbols[i];
     if (value < 0 || value > s.max) {
         throw Error("size " + s.name + " = " + std::to_string(value) + " is outside 0.." + std::to_string(s.max),
@@ -239,7 +239,7 @@ void Program::set(std::string_view symbol, std::int64_t value) {
 }
 
 std::vector<std::int64_t> Program::shape(std::string_view name) const {
-    return core_->shape_of(core_->plan.external(name));
+    return core_->shape_of(core_->plan.external(name, core_->options.name));
 }
 
 void ProgramCore::refuse_image(const StorageInfo& info) const {
@@ -260,7 +260,7 @@ std::int64_t ProgramCore::check_numbers(std::size_t check, std::span<const std::
 }
 
 void ProgramCore::upload(std::string_view name, HostType type, std::span<const std::byte> data) {
-    const StorageId id = plan.named(StorageKind::input, name);
+    const StorageId id = plan.named(StorageKind::input, name, options.name);
     const StorageInfo& info = plan.storages[id];
     refuse_image(info);
     const std::uint64_t count = elements_of(id, sizes);
@@ -311,7 +311,7 @@ void Program::upload(std::string_view input, std::span<const std::uint16_t> data
 }
 
 OutputBytes ProgramCore::output(std::string_view name, HostType type) {
-    const StorageId id = plan.named(StorageKind::output, name);
+    const StorageId id = plan.named(StorageKind::output, name, options.name);
     const StorageInfo& info = plan.storages[id];
     refuse_image(info);
     if (!goes_as(info.dtype, type)) {

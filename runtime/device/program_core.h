@@ -146,7 +146,9 @@ struct ProgramCore {
     /// Throws what is wrong as an Error at the program, whose name its message begins with.
     [[noreturn]] void refuse(const Status& wrong) const;
     /// True where an input or output of that name is bound to a tensor.
-    bool is_bound(StorageKind kind, std::string_view name) const { return bool(bound[plan.named(kind, name)]); }
+    bool is_bound(StorageKind kind, std::string_view name) const {
+        return bool(bound[plan.named(kind, name, options.name)]);
+    }
     /// Computes kernel, push constants and groups of one dispatch at these sizes.
     Status prepare(std::size_t dispatch, std::span<const std::int64_t> values, Command& command) const noexcept;
     Cost cost(std::span<const std::int64_t> values) const noexcept;

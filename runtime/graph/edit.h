@@ -3,7 +3,7 @@
 // library asks of one.
 #pragma once
 
-#include <cstddef>
+#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
@@ -29,27 +29,24 @@ struct GraphEdit {
         Graph& graph_;
         std::vector<std::string> kept_;
     };
-    /// Takes back the conditions and checks of runs that are added while it lives, unless they are
-    /// kept.
-    class Conditions {
+    /// Takes back what is added to a graph while it lives, where an exception ends it: nodes,
+    /// tensors, symbols, conditions and checks of runs. Nothing of before may be changed meanwhile.
+    class Addition {
     public:
-        explicit Conditions(Graph& graph)
-            : graph_(graph), constraints_(std::ssize(graph.constraints_)), checks_(std::ssize(graph.content_checks_)) {}
-        ~Conditions() {
-            if (!kept_) {
-                graph_.constraints_.erase(graph_.constraints_.begin() + constraints_, graph_.constraints_.end());
-                graph_.content_checks_.erase(graph_.content_checks_.begin() + checks_, graph_.content_checks_.end());
+        explicit Addition(Graph& graph)
+            : graph_(graph), before_(graph.extent()), exceptions_(std::uncaught_exceptions()) {}
+        ~Addition() {
+            if (std::uncaught_exceptions() > exceptions_) {
+                graph_.shrink(before_);
             }
         }
-        Conditions(const Conditions&) = delete;
-        Conditions& operator=(const Conditions&) = delete;
-
-        void keep() noexcept { kept_ = true; }
+        Addition(const Addition&) = delete;
+        Addition& operator=(const Addition&) = delete;
 
     private:
         Graph& graph_;
-        std::ptrdiff_t constraints_, checks_;
-        bool kept_ = false;
+        Graph::Extent before_;
+        int exceptions_;
     };
     /// Makes a graph what it was again, unless what is added while it lives is kept.
     class Undo {

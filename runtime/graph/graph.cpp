@@ -39,7 +39,13 @@ Graph& Value::graph() const {
     return *graph_;
 }
 
-const Shape& Value::shape() const { return graph().values()[id_].shape; }
+const Shape& Value::shape() const {
+    const auto& values = graph().values();
+    if (id_ >= values.size()) {
+        throw Error("a Value was used of a layer that was refused, of which nothing is in the graph");
+    }
+    return values[id_].shape;
+}
 
 const Dim& Value::size(int dim) const {
     const Shape& s = shape();
@@ -51,9 +57,13 @@ const Dim& Value::size(int dim) const {
     return s[static_cast<std::size_t>(i)];
 }
 
-DType Value::dtype() const { return graph().storages()[graph().values()[id_].storage].dtype; }
+DType Value::dtype() const {
+    shape();  // throws where it is of nothing
+    return graph().storages()[graph().values()[id_].storage].dtype;
+}
 
 std::string Value::str() const {
+    shape();  // throws where it is of nothing
     const StorageInfo& storage = graph().storages()[graph().values()[id_].storage];
     const std::string name = storage.name.empty() ? "value" : storage.name;
     return name + " " + graph().str(shape()) + " " + std::string(name_of(storage.dtype));
@@ -64,6 +74,9 @@ Graph::Graph(Clone) {}
 Graph::~Graph() = default;
 
 Dim Graph::symbol(const std::string& name, std::int64_t max) {
+    if (name.empty()) {
+        throw Error("symbol without a name", "Graph");
+    }
     if (max < 1 || max > kMaxElements) {
         throw Error("symbol " + name + ": maximum " + std::to_string(max) + " is not in 1..2^32-1", "Graph");
     }
@@ -161,6 +174,7 @@ std::vector<Value> Graph::add_node(const OpType& op, std::vector<Value> inputs, 
         if (&v.graph() != this) {
             throw Error("input " + v.str() + " belongs to another graph", op.name);
         }
+        v.shape();  // throws where it is of nothing
         node.inputs.push_back(v.id());
     }
     std::vector<Value> results;
@@ -294,6 +308,26 @@ void Graph::go_back(Graph& before) noexcept {
     nodes_ = std::move(before.nodes_);
     constraints_ = std::move(before.constraints_);
     content_checks_ = std::move(before.content_checks_);
+}
+
+Graph::Extent Graph::extent() const noexcept {
+    return {symbols_.size(), storages_.size(),    values_.size(),         constants_.size(),
+            nodes_.size(),   constraints_.size(), content_checks_.size(), recomputed_.size()};
+}
+
+void Graph::shrink(const Extent& to) noexcept {
+    const auto cut = [](auto& list, std::size_t size) {
+        list.erase(list.begin() + static_cast<std::ptrdiff_t>(size), list.end());
+    };
+    std::erase_if(named_, [&](ValueId id) { return id >= to.values; });
+    cut(symbols_, to.symbols);
+    cut(storages_, to.storages);
+    cut(values_, to.values);
+    cut(constants_, to.constants);
+    cut(nodes_, to.nodes);
+    cut(constraints_, to.constraints);
+    cut(content_checks_, to.content_checks);
+    cut(recomputed_, to.recomputed);
 }
 
 void Graph::push_scope(const std::string& name) { scopes_.push_back(name); }

@@ -139,6 +139,13 @@ private:
     /// Makes this graph what it was when it was cloned, where nodes, outputs and the like were
     /// added since. Takes the clone's parts; values of before, and their shapes, stay good.
     void go_back(Graph& before) noexcept;
+    /// How much a graph has, each in the order in which it was added.
+    struct Extent {
+        std::size_t symbols, storages, values, constants, nodes, constraints, content_checks, recomputed;
+    };
+    Extent extent() const noexcept;
+    /// Forgets what was added since.
+    void shrink(const Extent& to) noexcept;
     void replace(const std::vector<NodeId>& nodes, const Make& make, NodeId at);
     Value add_output(NodeInfo& node, const OutputSpec& spec);
     Value widen(NodeId id, std::shared_ptr<const void> params, const OutputSpec& output);

@@ -146,7 +146,7 @@ Value slice(Value x, int dim, Dim start, Dim length) {
     if (end.is_constant() && view.shape[d].is_constant() && end.constant() > view.shape[d].constant()) {
         throw Error(what + " lies outside it", "slice");
     }
-    GraphEdit::Conditions conditions(g);
+    const GraphEdit::Addition addition(g);
     for (const Dim& d0 : {start, length}) {
         if (!d0.is_constant()) {
             g.constrain(Dim(0), d0, what);
@@ -158,7 +158,6 @@ Value slice(Value x, int dim, Dim start, Dim length) {
     view.offset = view.offset + start * view.strides[d];
     view.shape[d] = std::move(length);
     const Value out = g.add_view(x, std::move(view.shape), std::move(view.strides), std::move(view.offset));
-    conditions.keep();
     return out;
 }
 

@@ -151,6 +151,7 @@ TEST_CASE("graph: wrong names, shapes and sizes are refused by name") {
     g.input("x", {2, 3});
     CHECK(contains(error_of([&] { g.input("x", {2, 3}); }), "already has an input of that name"));
     CHECK(contains(error_of([&] { g.input("", {2, 3}); }), "without a name"));
+    CHECK(contains(error_of([&] { g.symbol("", 3); }), "symbol without a name"));
     CHECK(contains(error_of([&] { g.input("deep", {1, 1, 1, 1, 1, 1}); }), "deep (1, 1, 1, 1, 1, 1) has rank 6"));
     CHECK(contains(error_of([&] { g.input("empty", {2, 0}); }), "empty (2, 0)"));
     CHECK(contains(error_of([&] { g.input("negative", {-1}); }), "negative (-1)"));
