@@ -284,7 +284,6 @@ def test_modules_take_every_argument_of_torch_nn():
     want = whole(memory, tgt, src_mask=mask, tgt_mask=mask)
     np.testing.assert_array_equal(
         whole(memory, tgt, src_is_causal=True, tgt_mask=mask, tgt_is_causal=True, memory_is_causal=False), want)
-    np.testing.assert_array_equal(whole(memory, tgt, mask, mask, None, None, None, None, True, True, False), want)
 
 
 def test_a_mask_of_heads_alone_is_refused_as_torch_refuses_it():
