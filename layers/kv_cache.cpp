@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "layers/checks.h"
+#include "layers/layer_scope.h"
 #include "ops/attention_params.h"
 #include "ops/elementwise.h"
 #include "ops/packed_rows.h"
@@ -24,7 +25,7 @@ KvCache kv_cache(Graph& graph, const std::string& name, std::int64_t batch, std:
     const bool plain = type == WeightType::f32;
     const std::int64_t width =
         plain ? head_dim : static_cast<std::int64_t>(packed_row_words(type, static_cast<std::uint64_t>(head_dim)));
-    const Scope scope(graph, name);
+    const LayerScope scope(graph, name);
     const auto state = [&](const char* which) {
         return graph.state(which, {batch, capacity, kv_heads, width}, plain ? DType::f32 : DType::i32);
     };
@@ -36,6 +37,7 @@ CachedKv append(const KvCache& cache, Value key, Value value) {
         throw Error("a ring has both the rows that are written and those that are seen", "append");
     }
     check_appended(key, value);
+    check_one_graph("append", key, {cache.key, cache.value});
     struct Written {
         std::vector<std::pair<Value, Value>> parts;  ///< windows of the state, and what goes there
         Value seen;

@@ -23,16 +23,11 @@ struct Lora::Parts {
     struct Adapter {
         std::string layer;
         Value a, b;
-        std::string a_name, b_name;
 
         /// False where the layer was refused, of which nothing is in the graph.
-        bool is_there(const Graph& g) const { return is_named(g, a, a_name) && is_named(g, b, b_name); }
-        static bool is_named(const Graph& g, const Value& v, const std::string& name) {
-            return v.id() < g.values().size() && g.storages()[g.values()[v.id()].storage].name == name;
-        }
+        bool is_there() const { return a.graph().values()[b.id()].storage != kNoStorage; }
     };
     LoraOptions options;
-    const Graph* graph = nullptr;
     std::vector<Adapter> adapters = {};
 
     bool takes(const std::string& layer) const {
@@ -49,10 +44,10 @@ struct Lora::Parts {
         const Value a = g.state("lora_A.weight", {options.rank, x.size(-1)});
         const Value b = g.state("lora_B.weight", {y.size(-1), options.rank});
         // a layer may be described again, also where it was refused before
-        std::erase_if(adapters, [&](const Adapter& other) { return !other.is_there(g); });
+        std::erase_if(adapters, [&](const Adapter& other) { return !other.is_there(); });
         const auto is_same = [&](const Adapter& other) { return other.a.id() == a.id(); };
         if (std::none_of(adapters.begin(), adapters.end(), is_same)) {
-            adapters.push_back({layer, a, b, g.scoped("lora_A.weight"), g.scoped("lora_B.weight")});
+            adapters.push_back({layer, a, b});
         }
         const float scale = options.alpha / static_cast<float>(options.rank);
         const Value rows = x.rank() == 1 ? reshape(x, {1, x.size(0)}) : x;
@@ -61,7 +56,7 @@ struct Lora::Parts {
     }
 };
 
-Lora::Lora(Graph& graph, const LoraOptions& options) : parts_(std::make_shared<Parts>(Parts{options, &graph})) {
+Lora::Lora(Graph& graph, const LoraOptions& options) : parts_(std::make_shared<Parts>(Parts{options})) {
     using namespace support;
     require(options.rank >= 1, kLora, "rank = " + std::to_string(options.rank) + " is below 1");
     require_finite(kLora, "alpha", options.alpha);
@@ -74,7 +69,7 @@ Lora::Lora(Graph& graph, const LoraOptions& options) : parts_(std::make_shared<P
 
 std::vector<Value> Lora::parameters() const {
     std::vector<Parts::Adapter> there = parts_->adapters;
-    std::erase_if(there, [&](const Parts::Adapter& adapter) { return !adapter.is_there(*parts_->graph); });
+    std::erase_if(there, [&](const Parts::Adapter& adapter) { return !adapter.is_there(); });
     for (const std::string& target : parts_->options.targets) {
         const auto fits = [&](const Parts::Adapter& adapter) { return is_target(target, adapter.layer); };
         support::require(std::any_of(there.begin(), there.end(), fits), kLora,

@@ -25,7 +25,7 @@ struct LoraOptions {
 class VKF_API Lora {
 public:
     /// Throws Error for a rank below 1, where there is no target, and where the graph has a hook
-    /// (Graph::after_linear()) already, as of another Lora.
+    /// (Graph::after_linear()) already, as of another Lora. The graph must outlive it.
     Lora(Graph& graph, const LoraOptions& options);
 
     /// A and B of each layer in turn, once where a layer is described several times. Throws Error

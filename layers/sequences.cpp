@@ -35,6 +35,7 @@ AttentionResult packed_attention(Value query, Value key, Value value, Value cumu
 
 PagedKvCache append(const PagedKvCache& cache, Value key, Value value) {
     check_appended(key, value);
+    check_one_graph("append", key, {cache.key, cache.value, cache.table, cache.lengths});
     // nothing is written where one of the two does not fit
     const GraphEdit::Addition addition(key.graph());
     return {scatter_pages(cache.key, key, cache.table, cache.lengths),

@@ -194,7 +194,7 @@ void refuse_dropout(const Graph& g, float dropout) {
 
 AttentionResult multihead_attention(Value query, Value key, Value value, const MultiheadAttentionOptions& options) {
     check_options(options);
-    check_one_graph(kName, query, {key, value});
+    check_one_graph(kName, query, {key, value, options.attn_mask, options.key_padding_mask});
     if (options.memory) {
         check_one_graph(kName, query, {options.memory->key, options.memory->value});
     }

@@ -18,6 +18,9 @@ std::vector<Value> trainable(Graph& graph, const std::vector<std::string>& patte
     std::vector<Value> out;
     for (ValueId id = 0; id < graph.values().size(); ++id) {  // the first of a storage is all of it
         const StorageId storage = graph.values()[id].storage;
+        if (storage == kNoStorage) {
+            continue;
+        }
         const StorageInfo& s = graph.storages()[storage];
         if (seen[storage] || s.kind != StorageKind::weight || s.dtype != DType::f32) {
             continue;

@@ -259,17 +259,19 @@ TEST_CASE("layers: what is refused late leaves nothing either, in either graph")
     const PagedKvCache pages{g.state("pool_k", {3, 2, 2, 4}), g.state("pool_v", {3, 2, 2, 4}),
                              g.input("table", {1, 2}, DType::i32), g.input("lengths", {1}, DType::i32)};
     const Value k = g.input("new_k", {1, 2, 2, 4}), longer = g.input("longer", {1, 3, 2, 4});
+    g.state("half.value", {2});
     const Value wide = g.input("wide", {1, 2, 2, 5}), twice = g.input("twice", {2, 2, 2, 4});
-    const std::size_t storages = g.storages().size(), nodes = g.nodes().size(), values = g.values().size();
+    const std::size_t storages = g.storages().size(), nodes = g.nodes().size();
+    const KvCache far_cache = kv_cache(other, "cache", 1, 16, 2, 4, other.symbol("start", 13));
     const std::size_t far_storages = other.storages().size();
     const auto refused = [&](const std::string& words, const auto& describe) {
         const std::string said = error_of(describe);
         CHECK_MESSAGE(contains(said, words), said);
         CHECK(g.storages().size() == storages);
         CHECK(g.nodes().size() == nodes);
-        CHECK(g.values().size() == values);
         CHECK(g.scoped("") == "");
         CHECK(other.storages().size() == far_storages);
+        CHECK(other.constraints().empty());
     };
     refused("square (4, 4) I32 does not broadcast",
             [&] { self_attention(x, {.name = "s", .mask = {.keys = square}}); });
@@ -295,6 +297,8 @@ TEST_CASE("layers: what is refused late leaves nothing either, in either graph")
     const torch::DecoderInputs good{.memory = memory}, bad{.memory = memory, .tgt_mask = square};
     refused("square (4, 4)", [&] { torch::transformer_decoder(x, layer, {good, bad}, "decoder"); });
     refused("another graph", [&] { torch::transformer(x, far, {.layer = layer}); });
+    refused("another graph", [&] { append(far_cache, k, k); });
+    refused("half.value", [&] { kv_cache(g, "half", 1, 16, 2, 4, 0); });
     for (const auto& [wrong, words] : {std::pair{longer, "as many sequences and tokens"},
                                        {twice, "as many sequences and tokens"},
                                        {wide, "wide (1, 2, 2, 5)"}}) {
@@ -320,8 +324,30 @@ TEST_CASE("layers: an adapter has no parameters of a layer that was refused") {
     const Value input = hooked.input("x", {1, 3, 8}), mask = hooked.input("mask", {4, 4}, DType::i32);
     hooked.after_linear([&](Value, Value y) { return kept = y; });
     CHECK(error_of([&] { self_attention(input, {.name = "s", .mask = {.keys = mask}}); }) != "");
-    CHECK(contains(error_of([&] { relu(kept); }), "a layer that was refused"));
-    CHECK(contains(error_of([&] { (void)kept.str(); }), "a layer that was refused"));
+    hooked.after_linear({});
+    linear_layer(input, "more", 8);  // none of which has the number of what is kept
+    const auto permuted = [&] { permute(kept, {0, 2, 1}); };
+    const auto output = [&] { hooked.output("kept", kept); };
+    const auto text = [&] { (void)kept.str(); };
+    const std::string lost = "a layer that was refused";
+    CHECK(contains(error_of([&] { relu(kept); }), lost));
+    CHECK(contains(error_of(permuted), lost));
+    CHECK(contains(error_of(output), lost));
+    CHECK(contains(error_of(text), lost));
+    CHECK(contains(error_of([&] { is_contiguous(kept); }), lost));
+    Graph tapped;  // an output that a hook makes of what was there before
+    const Value before = relu(tapped.input("x", {1, 3, 8})), wrong = tapped.input("mask", {4, 4}, DType::i32);
+    for (const bool whole : {false, true}) {
+        tapped.after_linear([&](Value x, Value y) {
+            tapped.output("tap", whole ? x : reshape(x, x.shape()));
+            tapped.after_linear({});
+            return y;
+        });
+        CHECK(error_of([&] { self_attention(before, {.name = "s", .mask = {.keys = wrong}}); }) != "");
+        tapped.after_linear({});
+    }
+    tapped.output("tap", before);
+    CHECK(device().compile(tapped).explain() != "");
 }
 
 TEST_CASE("attention_scores: a batch of 1 is for each of the other's, in every kind") {

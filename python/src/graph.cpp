@@ -287,6 +287,7 @@ void bind_views(nb::module_& m) {
         "_ready",
         [](const vkf::Value& x) {
             const vkf::Graph& g = x.graph();
+            x.shape();  // throws where it is of nothing
             const vkf::StorageInfo& storage = g.storages()[g.values()[x.id()].storage];
             const bool whole = storage.kind == vkf::StorageKind::intermediate && vkf::is_contiguous(x) &&
                                vkf::elements(x.shape()) == vkf::elements(storage.shape);

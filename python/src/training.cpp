@@ -83,6 +83,7 @@ void bind_optimizers(nb::module_& m) {
         "_not_trainable",
         [](vkf::Graph& graph, const Vs& parameters) {
             for (const V& parameter : parameters) {
+                parameter.shape();  // throws where it is of nothing
                 // The graph is the caller's to change, though it gives what it holds to be read.
                 const vkf::StorageInfo& state = graph.storages()[graph.values()[parameter.id()].storage];
                 const_cast<vkf::StorageInfo&>(state).kind = vkf::StorageKind::weight;

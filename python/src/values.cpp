@@ -36,34 +36,44 @@ int visit_graph_of(PyObject* self, visitproc visit, void* arg) {
 template <class Kept>
 PyType_Slot kept_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(visit_graph_of<Kept>)}, {0, nullptr}};
 
-[[noreturn]] void refuse_number(const vkf::Value& beside, const char* sign, double number, const char* what) {
-    fail(beside.str() + " " + sign + " " + nb::repr(nb::float_(number)).c_str() + ": " + what);
+/// A value and a number with an operator between, as they are written.
+struct Written {
+    const vkf::Value& value;
+    const char* sign;
+    double number;
+    bool number_first = false;
+
+    [[noreturn]] void refuse(const char* what) const {
+        const std::string text = nb::repr(nb::float_(number)).c_str(), between = std::string(" ") + sign + " ";
+        fail((number_first ? text + between + value.str() : value.str() + between + text) + ": " + what);
+    }
+    /// The number as fp32, of which infinity is one too where it is meant.
+    float narrowed() const {
+        const auto narrow = static_cast<float>(number);
+        if (std::isfinite(number) && !std::isfinite(narrow)) refuse("fp32 has no such number");
+        return narrow;
+    }
+};
+
+vkf::Value times(const Written& w) {
+    const float factor = w.narrowed();
+    if (!std::isfinite(factor)) w.refuse("the factor is not finite");
+    return vkf::scale(w.value, factor);
 }
 
-/// As fp32, of which infinity is a number too where it is meant.
-float narrowed(const vkf::Value& beside, const char* sign, double number) {
-    const auto narrow = static_cast<float>(number);
-    if (std::isfinite(number) && !std::isfinite(narrow)) refuse_number(beside, sign, number, "fp32 has no such number");
-    return narrow;
+vkf::Value over(const Written& w) {
+    const auto inverse = static_cast<float>(1 / w.number);
+    if (!std::isfinite(inverse)) w.refuse("its inverse, which is multiplied by, is not finite in fp32");
+    return vkf::scale(w.value, inverse);
 }
 
-vkf::Value times(const vkf::Value& a, double b) {
-    if (!std::isfinite(b)) refuse_number(a, "*", b, "the factor is not finite");
-    return vkf::scale(a, narrowed(a, "*", b));
-}
-
-vkf::Value over(const vkf::Value& a, double b) {
-    const float inverse = 1 / narrowed(a, "/", b);
-    if (!std::isfinite(inverse)) refuse_number(a, "/", b, "its inverse, which is multiplied by, is not finite in fp32");
-    return vkf::scale(a, inverse);
-}
-
-vkf::Value number(const vkf::Value& beside, const char* sign, double given) {
-    const float value = narrowed(beside, sign, given);
-    vkf::Graph& graph = beside.graph();
-    const std::vector<std::int64_t> shape(beside.rank() == 0 ? 0 : 1, 1);  // the rank stays
+/// The number, or what is left of 0 without it, as a tensor beside the value.
+vkf::Value constant(const Written& w, float factor = 1) {
+    const float number = factor * w.narrowed();
+    vkf::Graph& graph = w.value.graph();
+    const std::vector<std::int64_t> shape(w.value.rank() == 0 ? 0 : 1, 1);  // the rank stays
     return graph.constant("number_" + std::to_string(graph.storages().size()), shape,
-                          std::span<const float>(&value, 1));
+                          std::span<const float>(&number, 1));
 }
 
 /// x[a, 1:n, ...]: numbers drop a dimension, and slices have steps of 1.
@@ -241,6 +251,7 @@ void bind_value(nb::module_& m) {
             "name",
             [](V v) {
                 const vkf::Graph& g = v.value.graph();
+                v.value.shape();  // throws where it is of nothing
                 return g.storages()[g.values()[v.value.id()].storage].name;
             },
             "The name of the storage it is a window on; empty where it has none.")
@@ -248,6 +259,7 @@ void bind_value(nb::module_& m) {
             "kind",
             [](V v) {
                 const vkf::Graph& g = v.value.graph();
+                v.value.shape();  // throws where it is of nothing
                 return name(g.storages()[g.values()[v.value.id()].storage].kind);
             },
             "The owner of its bytes: input, weight, state, constant, intermediate or output.")
@@ -274,29 +286,53 @@ void bind_value(nb::module_& m) {
         .def(
             "__add__", [](V a, const vkf::Value& b) { return a.value + b; }, nb::is_operator())
         .def(
-            "__add__", [](V a, double b) { return a.value + number(a.value, "+", b); }, nb::is_operator())
+            "__add__",
+            [](V a, double b) {
+                return a.value + constant({a.value, "+", b});
+            },
+            nb::is_operator())
         .def(
-            "__radd__", [](V a, double b) { return a.value + number(a.value, "+", b); }, nb::is_operator())
+            "__radd__",
+            [](V a, double b) {
+                return a.value + constant({a.value, "+", b, true});
+            },
+            nb::is_operator())
         .def(
             "__sub__", [](V a, const vkf::Value& b) { return a.value + vkf::scale(b, -1); }, nb::is_operator())
         .def(
-            "__sub__", [](V a, double b) { return a.value + number(a.value, "-", -b); }, nb::is_operator())
+            "__sub__",
+            [](V a, double b) {
+                return a.value + constant({a.value, "-", b}, -1);
+            },
+            nb::is_operator())
         .def(
             "__rsub__",
             [](V a, double b) {
                 // throws before anything is described
-                const vkf::Value given = number(a.value, "-", b);
+                const vkf::Value given = constant({a.value, "-", b, true});
                 return vkf::scale(a.value, -1) + given;
             },
             nb::is_operator())
         .def(
             "__mul__", [](V a, const vkf::Value& b) { return a.value * b; }, nb::is_operator())
         .def(
-            "__mul__", [](V a, double b) { return times(a.value, b); }, nb::is_operator())
+            "__mul__",
+            [](V a, double b) {
+                return times({a.value, "*", b});
+            },
+            nb::is_operator())
         .def(
-            "__rmul__", [](V a, double b) { return times(a.value, b); }, nb::is_operator())
+            "__rmul__",
+            [](V a, double b) {
+                return times({a.value, "*", b, true});
+            },
+            nb::is_operator())
         .def(
-            "__truediv__", [](V a, double b) { return over(a.value, b); }, nb::is_operator())
+            "__truediv__",
+            [](V a, double b) {
+                return over({a.value, "/", b});
+            },
+            nb::is_operator())
         .def("__neg__", [](V a) { return vkf::scale(a.value, -1); })
         .def(
             "__matmul__", [](V a, const vkf::Value& b) { return vkf::matmul(a.value, b); }, nb::is_operator())

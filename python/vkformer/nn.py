@@ -305,7 +305,7 @@ class Linear(Module):
 
 
 class Embedding(Module):
-    """torch.nn.Embedding. padding_idx says whose gradient is none, which is of no use here."""
+    """torch.nn.Embedding. padding_idx is about gradients, and changes nothing here."""
 
     def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None) -> None:
         super().__init__()

@@ -84,7 +84,7 @@ Block::Block(std::shared_ptr<DeviceCore> core, std::uint64_t bytes, MemoryUse us
             info.size = align_up(bytes, kMostTexel);  // the last texel is whole
         }
     }
-    const bool fits = core_->host.memory.allocate || bytes <= core_->capabilities.max_allocation;
+    const bool fits = info.size <= core_->capabilities.max_allocation;
     const VkResult made =
         fits ? vk.vkCreateBuffer(core_->handle, &info, nullptr, &buffer_) : VK_ERROR_OUT_OF_DEVICE_MEMORY;
     if (made != VK_SUCCESS) {

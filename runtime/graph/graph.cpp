@@ -40,11 +40,11 @@ Graph& Value::graph() const {
 }
 
 const Shape& Value::shape() const {
-    const auto& values = graph().values();
-    if (id_ >= values.size()) {
+    const ValueInfo& info = graph().values()[id_];
+    if (info.storage == kNoStorage) {
         throw Error("a Value was used of a layer that was refused, of which nothing is in the graph");
     }
-    return values[id_].shape;
+    return info.shape;
 }
 
 const Dim& Value::size(int dim) const {
@@ -191,6 +191,7 @@ Value Graph::add_output(NodeInfo& node, const OutputSpec& spec) {
         if (&spec.into.graph() != this) {
             throw Error(spec.into.str() + ", which is written in place, belongs to another graph", node.op->name);
         }
+        spec.into.shape();  // throws where it is of nothing
         const ValueInfo& window = values_[spec.into.id()];
         if (storages_[window.storage].kind != StorageKind::state) {
             throw Error("only a state can be written in place, not " + spec.into.str(), node.op->name);
@@ -262,6 +263,7 @@ void Graph::constrain(Dim value, Dim limit, std::string what) {
 
 void Graph::check_content(const Value& value, std::string what, Dim limit,
                           std::string (*fault)(std::span<const std::int32_t> numbers, std::int64_t limit)) {
+    value.shape();  // throws where it is of nothing
     const ValueInfo& window = values_[value.id()];
     const StorageId id = window.storage;
     const StorageInfo& s = storages_[id];
@@ -292,6 +294,7 @@ std::unique_ptr<Graph> Graph::clone() const {
     copy->nodes_ = nodes_;
     copy->constraints_ = constraints_;
     copy->content_checks_ = content_checks_;
+    copy->outputs_ = outputs_;
     copy->rank_ = rank_;
     // no blocks of nodes: a copy is changed, and its nodes get other numbers
     return copy;
@@ -301,28 +304,44 @@ void Graph::go_back(Graph& before) noexcept {
     storages_.resize(before.storages_.size());
     // an output was none before
     std::move(before.storages_.begin(), before.storages_.end(), storages_.begin());
-    values_.resize(before.values_.size());
+    forget_values(before.values_.size());
     symbols_ = std::move(before.symbols_);
     named_ = std::move(before.named_);
     constants_ = std::move(before.constants_);
     nodes_ = std::move(before.nodes_);
     constraints_ = std::move(before.constraints_);
     content_checks_ = std::move(before.content_checks_);
+    outputs_ = std::move(before.outputs_);
+}
+
+void Graph::forget_values(std::size_t from) noexcept {
+    for (std::size_t i = from; i < values_.size(); ++i) {
+        values_[i] = ValueInfo();
+        values_[i].storage = kNoStorage;
+    }
 }
 
 Graph::Extent Graph::extent() const noexcept {
-    return {symbols_.size(), storages_.size(),    values_.size(),         constants_.size(),
-            nodes_.size(),   constraints_.size(), content_checks_.size(), recomputed_.size()};
+    return {symbols_.size(),     storages_.size(),       values_.size(),     constants_.size(), nodes_.size(),
+            constraints_.size(), content_checks_.size(), recomputed_.size(), outputs_.size()};
 }
 
 void Graph::shrink(const Extent& to) noexcept {
     const auto cut = [](auto& list, std::size_t size) {
         list.erase(list.begin() + static_cast<std::ptrdiff_t>(size), list.end());
     };
+    // a hook may make an output of what was there before
+    for (std::size_t i = to.outputs; i < outputs_.size(); ++i) {
+        StorageInfo& s = storages_[values_[outputs_[i]].storage];
+        s.kind = StorageKind::intermediate;
+        s.name.clear();
+        std::erase(named_, outputs_[i]);
+    }
     std::erase_if(named_, [&](ValueId id) { return id >= to.values; });
+    cut(outputs_, to.outputs);
+    forget_values(to.values);
     cut(symbols_, to.symbols);
     cut(storages_, to.storages);
-    cut(values_, to.values);
     cut(constants_, to.constants);
     cut(nodes_, to.nodes);
     cut(constraints_, to.constraints);

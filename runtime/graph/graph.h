@@ -141,11 +141,12 @@ private:
     void go_back(Graph& before) noexcept;
     /// How much a graph has, each in the order in which it was added.
     struct Extent {
-        std::size_t symbols, storages, values, constants, nodes, constraints, content_checks, recomputed;
+        std::size_t symbols, storages, values, constants, nodes, constraints, content_checks, recomputed, outputs;
     };
     Extent extent() const noexcept;
-    /// Forgets what was added since.
+    /// Forgets what was added since. No later value has the number of one that is forgotten.
     void shrink(const Extent& to) noexcept;
+    void forget_values(std::size_t from) noexcept;
     void replace(const std::vector<NodeId>& nodes, const Make& make, NodeId at);
     Value add_output(NodeInfo& node, const OutputSpec& spec);
     Value widen(NodeId id, std::shared_ptr<const void> params, const OutputSpec& output);
@@ -177,6 +178,7 @@ private:
     /// names.)
     std::vector<ValueId> named_;
     std::vector<ValueId> constants_;  ///< the whole of each
+    std::vector<ValueId> outputs_;    ///< in the order in which they were made
     std::vector<NodeInfo> nodes_;
     std::vector<Constraint> constraints_;
     std::vector<ContentCheck> content_checks_;

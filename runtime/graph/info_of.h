@@ -6,7 +6,11 @@
 
 namespace vkf {
 
-/// Shape, strides and storage of a value; the reference stays good as the graph grows.
-inline const ValueInfo& info_of(const Value& x) { return x.graph().values()[x.id()]; }
+/// Shape, strides and storage of a value; the reference stays good as the graph grows. Throws Error
+/// where the value is of a layer that was refused.
+inline const ValueInfo& info_of(const Value& x) {
+    x.shape();
+    return x.graph().values()[x.id()];
+}
 
 }  // namespace vkf

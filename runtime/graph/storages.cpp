@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/graph/graph.h"
+#include "runtime/graph/info_of.h"
 #include "runtime/graph/node.h"
 #include "runtime/graph/sixteen.h"
 
@@ -198,14 +199,14 @@ Value Graph::constant(const std::string& name, const std::vector<std::int64_t>& 
     return keep_constant(name, shape, DType::i32, std::as_bytes(data), data.size());
 }
 
-void Graph::as_image(const Value& value, ImageAccess image) { storages_[values_[value.id()].storage].image = image; }
+void Graph::as_image(const Value& value, ImageAccess image) { storages_[info_of(value).storage].image = image; }
 
 void Graph::output(const std::string& name, Value value) {
     check_new_name(name, "output");
     if (&value.graph() != this) {
         throw Error("output " + name + " is a value of another graph", "Graph");
     }
-    StorageInfo& storage = storages_[values_[value.id()].storage];
+    StorageInfo& storage = storages_[info_of(value).storage];
     if (storage.kind != StorageKind::intermediate) {
         throw Error("output " + name + ": " + value.str() + " is already " + kind_name(storage.kind) + " " +
                         storage.name + "; use contiguous() for a copy",
@@ -220,7 +221,9 @@ void Graph::output(const std::string& name, Value value) {
     }
     std::string kept_name = name;
     Shape shape = value.shape();
+    outputs_.reserve(outputs_.size() + 1);  // the last that may throw
     named_.insert(named_from(name), value.id());
+    outputs_.push_back(value.id());
     storage.kind = StorageKind::output;
     storage.name = std::move(kept_name);
     storage.shape = std::move(shape);

@@ -20,6 +20,8 @@ class Graph;
 
 using ValueId = std::uint32_t;
 using StorageId = std::uint32_t;
+/// What a value lies in that is in no graph any more.
+inline constexpr StorageId kNoStorage = ~StorageId{0};
 using NodeId = std::uint32_t;
 
 /// A tensor in a graph: a handle, cheap to copy, valid as long as its graph.

@@ -157,8 +157,7 @@ Value slice(Value x, int dim, Dim start, Dim length) {
     }
     view.offset = view.offset + start * view.strides[d];
     view.shape[d] = std::move(length);
-    const Value out = g.add_view(x, std::move(view.shape), std::move(view.strides), std::move(view.offset));
-    return out;
+    return g.add_view(x, std::move(view.shape), std::move(view.strides), std::move(view.offset));
 }
 
 Value broadcast_to(Value x, const Shape& shape) {
