@@ -91,7 +91,7 @@ void main() {
     if (kFours != 0u) {
         uint first_four = first_item(group, gl_WorkGroupSize.x, gl_LocalInvocationID.x, kFours);
         uint end = min(first_four + kFours, p.count / 4u);
-        uvec3 from = uvec3(p.a_offset, p.b_offset, p.out_offset) / 4u;
+        uvec3 from = uvec3(p.a_offset, p.b_offset, p.out_offset) >> 2;
         for (uint four = first_four; four < end; ++four) {
             four_elements(from, four);
         }

@@ -72,7 +72,7 @@ vec4 load_spread(uint at) {
 // A lane adds what it will read.
 void add_row(uint at, uint from, uint to, uint width) {
     if (kFours != 0u) {
-        uvec3 fours = uvec3(at, from, to) / 4u;
+        uvec3 fours = uvec3(at, from, to) >> 2;
         for (uint i = row_lane(); i < width / 4u; i += kLanes) {
             VKF_PUT_FOUR(sum_fours, fours.z + i, VKF_FOUR(x_fours, fours.x + i) + VKF_FOUR(residual_fours, fours.y + i));
         }

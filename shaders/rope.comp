@@ -122,8 +122,8 @@ void turn_rows(uint index) {
         }
         return;
     }
-    uvec3 x_steps = uvec3(p.x_stride[0], p.x_stride[1], p.x_stride[2]) / 4u;
-    uvec3 y_steps = uvec3(p.y_stride[0], p.y_stride[1], p.y_stride[2]) / 4u;
+    uvec3 x_steps = uvec3(p.x_stride[0], p.x_stride[1], p.x_stride[2]) >> 2;
+    uvec3 y_steps = uvec3(p.y_stride[0], p.y_stride[1], p.y_stride[2]) >> 2;
     // Two loops, as some compilers take both ways of a branch, but do not enter a loop for nothing.
     for (uint n = passes ? count : 0u; n < count; ++n) {
         turn_fours(item, turns, head);
