@@ -290,7 +290,8 @@ vec4 value_at(uint place, uint four) {
     return vec4(value[from.x], value[from.y], value[from.z], value[from.w]);
 }
 
-// The same by offset and column, for a row of which one piece is loaded.
+// The same by offset and column, for a row of which one piece is loaded. The sums are shifted, not
+// their parts, by which compilers of GPUs take fewer registers.
 vec4 load_query(uint offset, uint column) {
     return kFours != 0u ? query_at(0u, (offset + column) >> 2) : query_at(offset, column >> 2);
 }
@@ -301,7 +302,13 @@ vec4 load_key(uint offset, uint column) {
 }
 
 vec4 load_value(uint offset, uint column) {
-    return value_at(key_place(offset), column >> 2);
+    if (kKv != kPackedF32) {
+        return packed_value_at(key_place(offset), min(column, (p.value_dim - 1u) & ~3u) >> 2);
+    }
+    if (kFours != 0u) {
+        return VKF_FOUR(value_fours, (offset + min(column, p.value_dim - 4u)) >> 2);
+    }
+    return value_at(offset, column >> 2);
 }
 
 bvec4 is_masked(vec4 scores) {  // by their bits: a comparison with -inf may be folded away
