@@ -20,14 +20,11 @@
 //
 // A function writes its outputs when it succeeds; an output may be one of the inputs. When it
 // fails, a handle is null and everything else is as it was; but where `capacity` has no room for
-// all numbers, `count` says how many there are, and a graph may have some of what was to be
-// described: options and sizes are checked first, but how values fit each other is found on the
-// way. Nodes that no output needs do no harm; but vkf_compile() asks for the weights of a layer
-// that was refused: describe the graph anew then. A device may be used by several threads at
-// once, as weights may; a graph belongs to one; tensors, state, requirements, shared buffers and
-// programs to one at a time, but for what vkf_program_record() says. Functions that a host gives
-// (locks, memory, choices, progress) do not throw; the functions of a device may be called until
-// the last object that was made from it is gone.
+// all numbers, `count` says how many there are. A device may be used by several threads at once,
+// as weights may; a graph belongs to one; tensors, state, requirements, shared buffers and programs
+// to one at a time, but for what vkf_program_record() says. Functions that a host gives (locks,
+// memory, choices, progress) do not throw; the functions of a device may be called until the last
+// object that was made from it is gone.
 //
 // Texts are UTF-8, and are read only during the call. Texts that are returned in the caller's
 // memory are cut to fit it and always end in a 0. `needed`, where it is not null, receives the
@@ -1330,8 +1327,9 @@ typedef struct vkf_model_memory {
 } vkf_model_memory;
 
 /// DecoderPlan::memory(): the bytes that a decoder of vkf_decoder_create() with the same arguments
-/// holds once it is made, exact; loading takes some more for a while. Reads what the files say of
-/// their tensors, and no weight.
+/// will take, exact: weights and caches when it is made, the rest at the first prompt, step and
+/// score. Loading takes some more for a while. Reads what the files say of their tensors, and no
+/// weight.
 VKF_API vkf_result vkf_decoder_memory(const vkf_device* device, const char* folder, const vkf_load_options* load,
                                       const vkf_decoder_options* options, vkf_model_memory* memory);
 /// Loads a Hugging Face folder and compiles its decoder: Checkpoint, read_decoder(), DecoderPlan,
@@ -1524,9 +1522,8 @@ typedef struct vkf_training_step {
     float loss, grad_norm;
 } vkf_training_step;
 
-/// Adds to the graph of the loss what a step needs, and compiles it. Where options or parameters
-/// are refused the graph is as it was; where something else fails it is of no further use.
-/// `weights` may be null.
+/// Adds to the graph of the loss what a step needs, and compiles it. Where it fails the graph is as
+/// it was. `weights` may be null.
 VKF_API vkf_result vkf_trainer_create(vkf_device* device, vkf_graph* graph, vkf_value loss, uint32_t count,
                                       const vkf_value* parameters, const vkf_trainer_options* options,
                                       const vkf_weights* weights, vkf_trainer** trainer);

@@ -14,8 +14,8 @@ namespace vkf {
 struct LoraOptions {
     std::int64_t rank = 8;
     float alpha = 8.0f;  ///< over the rank, what B A x is multiplied by
-    /// The layers that have an adapter, by their whole names, by what these end with (q_proj), or
-    /// by patterns in which `*` stands for any characters.
+    /// The layers that have an adapter, by their whole names, by the last parts of these (q_proj,
+    /// self_attn.q_proj), or by patterns in which `*` stands for any characters.
     std::vector<std::string> targets = {};
 };
 

@@ -12,7 +12,7 @@ Value decoder_logits(Value tokens, const DecoderModel& model) {
     if (tokens.rank() != 2 || tokens.dtype() != DType::i32) {
         throw Error(tokens.str() + " are no tokens (batch, tokens) of I32", kDecoder);
     }
-    const DecoderFacts& facts = model.facts();
+    const DecoderFacts& facts = facts_of(model);
     const std::int64_t most = tokens.graph().max_of(tokens.size(1));
     if (most > facts.max_positions) {
         throw Error(tokens.str() + " may have texts of " + std::to_string(most) + " tokens; the model takes " +

@@ -117,4 +117,9 @@ const DecoderFamily& family_of(const DecoderModel& model) {
     return *model.family_;
 }
 
+const DecoderFacts& facts_of(const DecoderModel& model) {
+    family_of(model);
+    return model.facts();
+}
+
 }  // namespace vkf

@@ -10,6 +10,8 @@ namespace vkf {
 
 /// What was read from config.json. Throws Error for a model that read_decoder() did not give.
 const DecoderFamily& family_of(const DecoderModel& model);
+/// DecoderModel::facts(). Throws likewise, before sizes are compared with those of no model.
+const DecoderFacts& facts_of(const DecoderModel& model);
 
 /// The rules of a decoder's files.
 ParameterRules decoder_rules(const DecoderModel& model);

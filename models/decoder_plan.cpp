@@ -306,7 +306,7 @@ DecoderPlan::DecoderPlan(const Device& device, const Checkpoint& checkpoint, con
                          const DecoderOptions& options, const LoadOptions& load)
     : load_(std::make_shared<const LoadOptions>(load)) {
     const Capabilities& on = device.capabilities();
-    const auto parts = std::make_shared<Parts>(model, settled(options, model.facts()));
+    const auto parts = std::make_shared<Parts>(model, settled(options, facts_of(model)));
     if (options.communicator) {
         options.communicator->agree("config.json", checkpoint.config());
         options.communicator->agree("set of weights", described(checkpoint));
@@ -322,7 +322,7 @@ DecoderPlan::DecoderPlan(const Device& device, const Checkpoint& checkpoint, con
 DecoderPlan::DecoderPlan(const Device& device, const WeightLayout& weights, const DecoderModel& model,
                          const DecoderOptions& options, const LoadOptions& load)
     : load_(std::make_shared<const LoadOptions>(load)) {
-    const auto parts = std::make_shared<Parts>(model, settled(options, model.facts()));
+    const auto parts = std::make_shared<Parts>(model, settled(options, facts_of(model)));
     parts->plan_or_name_sizes(device.capabilities(), weights);
     parts_ = parts;
 }

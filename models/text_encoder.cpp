@@ -85,7 +85,9 @@ void read_sentence_config(const fs::path& path, EncoderFacts& facts) {
     facts.cut_tokens = std::min(r.has("max_seq_length") ? r.size("max_seq_length") : otherwise, facts.max_tokens);
 }
 
-TextEncoderOptions settled(TextEncoderOptions o, const EncoderFacts& facts) {
+TextEncoderOptions settled(TextEncoderOptions o, const TextEncoderModel& model) {
+    family_of(model);  // throws where the model is empty
+    const EncoderFacts& facts = model.facts();
     o.max_tokens = o.max_tokens == 0 ? facts.max_tokens : o.max_tokens;
     if (o.max_batch < 1 || o.max_tokens < 1 || o.max_tokens > facts.max_tokens) {
         throw Error("max_batch = " + std::to_string(o.max_batch) + ", max_tokens = " + std::to_string(o.max_tokens) +
@@ -184,7 +186,7 @@ const EncoderFamily& family_of(const TextEncoderModel& model) {
 bool takes_first_token(const TextEncoderModel& model) noexcept { return model.takes_first_token_; }
 
 void describe_text_encoder(Graph& graph, const TextEncoderModel& model, const TextEncoderOptions& options) {
-    const TextEncoderOptions o = settled(options, model.facts());
+    const TextEncoderOptions o = settled(options, model);
     const Dim batch = graph.symbol("batch", o.max_batch);
     const Dim tokens = graph.symbol("tokens", o.max_tokens);
     const Value keys = reshape(graph.input("keys", {batch, tokens}, DType::i32), {batch, 1, 1, tokens});
@@ -212,13 +214,13 @@ Weights load_text_encoder(const Device& device, const Checkpoint& checkpoint, co
 TextEncoder::TextEncoder(const Device& device, const Weights& weights, const TextEncoderModel& model,
                          const TextEncoderOptions& options)
     : model_(model),
-      options_(settled(options, model.facts())),
+      options_(settled(options, model)),
       program_(with_weights(device, weights, model_, options_, memory_)) {}
 
 TextEncoder::TextEncoder(const Device& device, const Checkpoint& checkpoint, const TextEncoderModel& model,
                          const TextEncoderOptions& options, const LoadOptions& load)
     : model_(model),
-      options_(settled(options, model.facts())),
+      options_(settled(options, model)),
       program_(while_loading(device, checkpoint, model_, options_, load, memory_)) {}
 
 void TextEncoder::check(const std::vector<std::int32_t>& text) const {

@@ -237,7 +237,7 @@ void choose_for_gpu(Choice& choice, const Lowering& l, const ProductPart& part, 
         return;
     }
     if (reduced.coopmat) {
-        choose_coopmat(choice, device, form, most_rows);
+        choose_coopmat(choice, device, form, most_rows, reduced);
     } else if (reduced.halves) {
         choose_half(choice, device, form);
     } else {
@@ -321,19 +321,20 @@ bool sums_alike(const ValueInfo& view, const ValueInfo& moved, std::size_t k, st
 }
 
 ReducedArithmetic reduced_arithmetic(const Lowering& l, const Product& product, const MatmulParams& params,
-                                     std::int64_t most_rows) {
+                                     std::int64_t most_rows, bool in_parts) {
     ReducedArithmetic out;
     const Capabilities& device = l.device();
+    out.elements = by_elements(device, l.arithmetic() == Arithmetic::int8, in_parts);
     std::string no_matrices;
     if (l.arithmetic() == Arithmetic::f16) {
-        no_matrices = no_coopmat(device, params);
+        no_matrices = no_coopmat(device, params, out.elements);
         const std::string no_halves = no_half(device, params);
         out.halves = no_matrices.empty() || no_halves.empty();
         if (!out.halves) {
             out.why_fp32 = no_halves == no_matrices ? no_halves : no_matrices + "; " + no_halves;
         }
     } else if (l.arithmetic() == Arithmetic::int8) {
-        no_matrices = no_codes_coopmat(device);
+        no_matrices = no_codes_coopmat(device, out.elements);
         const std::string no_dots = no_dot(device);
         out.why_fp32 = !no_matrices.empty() && !no_dots.empty() ? no_dots + "; " + no_matrices
                                                                 : no_codes(l, product.a, product.b, most_rows);
@@ -358,11 +359,11 @@ Choice choose(const Lowering& l, const ProductPart& part, const ReducedArithmeti
     const bool as_on_gpus = asks_for(l.device(), "matvec_columns");
     Choice choice;
     if (reduced.codes && reduced.coopmat) {
-        choose_coopmat(choice, l.device(), form, part.most_rows, true);
+        choose_coopmat(choice, l.device(), form, part.most_rows, reduced);
     } else if (reduced.codes) {
         choose_dot(choice, l.device(), form, part.most_rows);
     } else if (reduced.coopmat && (coopmat_is_forced(l.device()) || part.form.a_load == kMatmulAHalves)) {
-        choose_coopmat(choice, l.device(), form, part.most_rows);
+        choose_coopmat(choice, l.device(), form, part.most_rows, reduced);
     } else if (reduced.halves && half_is_forced(l.device())) {
         choose_half(choice, l.device(), form);
     } else if (l.device().cpu() && !as_on_gpus) {

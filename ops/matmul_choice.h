@@ -61,11 +61,13 @@ struct ReducedArithmetic {
     /// the numbers that are multiplied, where they are not fp32
     bool halves = false, codes = false;
     bool coopmat = false;    ///< on cooperative matrices
+    bool elements = false;   ///< whose sums are finished element by element
     std::string why_fp32;    ///< though less was asked for
     std::string no_coopmat;  ///< why not on them, where it is not fp32
 };
+/// `in_parts`: where C holds the sums of the parts before, and gets those of this one too.
 ReducedArithmetic reduced_arithmetic(const Lowering& l, const Product& product, const MatmulParams& params,
-                                     std::int64_t most_rows);
+                                     std::int64_t most_rows, bool in_parts);
 
 /// The part of a product that a window on b's columns, or on the sums, gives.
 struct ProductPart {
@@ -149,18 +151,21 @@ bool dot_is_forced(const Capabilities& device);
 
 // --- a program for f16: matmul_coopmat.comp, else matmul_half.comp -------------------------------
 
-std::string no_coopmat(const Capabilities& device, const MatmulParams& params);
+/// True where sums on matrices are finished element by element. An operation on a matrix's elements
+/// may be called more than once for each (SPV_NV_cooperative_matrix2), so none adds to what C holds.
+bool by_elements(const Capabilities& device, bool codes, bool in_parts);
+std::string no_coopmat(const Capabilities& device, const MatmulParams& params, bool elements);
 std::string no_half(const Capabilities& device, const MatmulParams& params);
-/// Adds kernels with cooperative matrices, of int8 where `codes`, behind those for fewer rows that
-/// are there already. `form` as above.
+/// Adds kernels with cooperative matrices, of int8 where `reduced` says codes, behind those for
+/// fewer rows that are there already. `form` as above.
 void choose_coopmat(Choice& choice, const Capabilities& device, const Constants& form, std::int64_t most_rows,
-                    bool codes = false);
+                    const ReducedArithmetic& reduced);
 /// Adds the kernel with f16 arithmetic, likewise.
 void choose_half(Choice& choice, const Capabilities& device, const Constants& form);
 
 // --- a program for int8: matmul_coopmat.comp's variant, else matmul_dot.comp ---------------------
 
-std::string no_codes_coopmat(const Capabilities& device);
+std::string no_codes_coopmat(const Capabilities& device, bool elements);
 std::string no_dot(const Capabilities& device);
 /// Says why a (..., K) and b are not multiplied as codes, whatever computes it.
 std::string no_codes(const Lowering& l, ValueId a, ValueId b, std::int64_t most_rows);

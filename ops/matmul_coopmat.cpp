@@ -47,11 +47,6 @@ constexpr CoopmatPlan kCoopmatPlans[] = {{32, 2, 2, 1, 4}, {512, 2, 2, 2, 2}, {k
 /// The plan for processors, and for devices too small for the plans above.
 constexpr CoopmatPlan kSmallCoopmatPlan{kAnyRows, 2, 1, 1, 2};
 
-/// Whether sums are finished element by element.
-bool by_elements(const Capabilities& device, bool codes) {
-    return device.matrix_elements && !device.leaves_out((codes ? kCodesElements : kElements).name);
-}
-
 void add_coopmat(Choice& choice, const CoopmatTile& t, const Constants& form, uint most_rows, bool elements) {
     Constants c = with_rows(form, t.invocations(), t.subgroup_rows);
     c.set(kMatmulSpecTileRows, t.rows);
@@ -76,24 +71,27 @@ std::optional<CoopmatTile> tile_of(const Capabilities& device, const CoopmatPlan
     return coopmat_tile(device, plan.mats_down, plan.mats_across, plan.down, plan.across, codes, deep);
 }
 
-std::string lacking(const Capabilities& device, const Shader& shader, bool offered, bool codes) {
-    const char* const taken = by_elements(device, codes) ? (codes ? kCodesElements : kElements).name : shader.name;
+std::string lacking(const Capabilities& device, const Shader& shader, bool offered, bool codes, bool elements) {
+    const char* const taken = elements ? (codes ? kCodesElements : kElements).name : shader.name;
     return lacking_matrices(device, kMatmulName, shader.name, taken, offered,
                             offered && tile_of(device, kSmallCoopmatPlan, codes).has_value(), codes ? " of int8" : "");
 }
 
 }  // namespace
 
+bool by_elements(const Capabilities& device, bool codes, bool in_parts) {
+    return device.matrix_elements && !in_parts && !device.leaves_out((codes ? kCodesElements : kElements).name);
+}
+
 bool coopmat_is_forced(const Capabilities& device) { return asks_for(device, kCoopmat.name); }
 
 void choose_coopmat(Choice& choice, const Capabilities& device, const Constants& form, std::int64_t most_rows,
-                    bool codes) {
+                    const ReducedArithmetic& reduced) {
     const std::size_t before = choice.kernels.size();
     const bool rounded = form.values()[kMatmulSpecALoad] == kMatmulAHalves;
-    const bool elements = by_elements(device, codes);
     const auto add = [&](const CoopmatPlan& plan) {
-        if (const auto tile = tile_of(device, plan, codes, rounded)) {
-            add_coopmat(choice, *tile, form, plan.most_rows, elements);
+        if (const auto tile = tile_of(device, plan, reduced.codes, rounded)) {
+            add_coopmat(choice, *tile, form, plan.most_rows, reduced.elements);
         }
     };
     for (const CoopmatPlan& plan : kCoopmatPlans) {
@@ -117,8 +115,8 @@ void choose_coopmat(Choice& choice, const Capabilities& device, const Constants&
     choice.words[choice.words.size() - 3] = kAnyRows;  // the last serves what is left
 }
 
-std::string no_coopmat(const Capabilities& device, const MatmulParams& params) {
-    const std::string what = lacking(device, kCoopmat, device.cooperative_matrix, false);
+std::string no_coopmat(const Capabilities& device, const MatmulParams& params, bool elements) {
+    const std::string what = lacking(device, kCoopmat, device.cooperative_matrix, false, elements);
     const bool forced = coopmat_is_forced(device);
     return !what.empty()                       ? what
            : params.masked_weights             ? "masked weights are multiplied in fp32"
@@ -127,8 +125,8 @@ std::string no_coopmat(const Capabilities& device, const MatmulParams& params) {
                                                : "";
 }
 
-std::string no_codes_coopmat(const Capabilities& device) {
-    const std::string what = lacking(device, kCodesCoopmat, device.cooperative_matrix_int8, true);
+std::string no_codes_coopmat(const Capabilities& device, bool elements) {
+    const std::string what = lacking(device, kCodesCoopmat, device.cooperative_matrix_int8, true, elements);
     const bool forced = asks_for(device, kCodesCoopmat.name);
     return !what.empty()                      ? what
            : dot_is_forced(device) && !forced ? "VKFORMER_VARIANT asks for another kernel"

@@ -7,10 +7,13 @@
 #include <nlohmann/json.hpp>
 
 #include "models/decoder.h"
+#include "models/decoder_logits.h"
+#include "models/text_encoder.h"
 #include "tests/decoder_models.h"
 #include "tests/device.h"
 #include "tests/fixtures.h"
 #include "tests/op_check.h"
+#include "train/fine_tuner.h"
 
 using namespace vkf;
 using namespace vkf::test;
@@ -134,7 +137,14 @@ TEST_CASE("decoder: a model that was not read is refused by whatever takes it") 
     save_adapter(folder.path() / "adapter", device().make_state({&g}), {.rank = 1, .targets = {"q"}}, "base");
     CHECK(error_of([&] { merge_adapter(out, checkpoint, {}, Adapter(folder.path() / "adapter")); }) == said);
     CHECK(!fs::exists(out));
-    CHECK(contains(error_of([&] { DecoderPlan(device(), checkpoint, {}); }), "Decoder"));
+    CHECK(error_of([&] { DecoderPlan(device(), checkpoint, {}); }) == said);
+    CHECK(error_of([&] { Decoder(device(), Weights(), DecoderModel()); }) == said);
+    CHECK(error_of([&] { FineTuner(device(), checkpoint, DecoderModel(), {}); }) == said);
+    Graph logits;
+    const Value tokens = logits.input("tokens", {1, 4}, DType::i32);
+    CHECK(error_of([&] { decoder_logits(tokens, DecoderModel()); }) == said);
+    CHECK(error_of([&] { TextEncoder(device(), Weights(), TextEncoderModel()); }) ==
+          "TextEncoderModel: the model is empty: read_text_encoder() gives one");
 }
 
 TEST_CASE("decoder: a last matrix beside tied embeddings is their copy, or refused by name") {

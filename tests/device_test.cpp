@@ -342,6 +342,36 @@ TEST_SUITE("device") {
         CHECK(contains(explained(by_variable), ", minimum profile of VKFORMER_PROFILE"));
     }
 
+    TEST_CASE("device: f16 is kept and rounded as asked, unless fp32 would have to be alike") {
+        const Environment full("VKFORMER_PROFILE", std::nullopt);
+        const Capabilities real = Device::create().capabilities();
+        if (!real.float_controls) {
+            cannot_run("VK_KHR_shader_float_controls");
+            return;
+        }
+        for (const auto independence :
+             {VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_32_BIT_ONLY, VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_ALL,
+              VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE}) {
+            CAPTURE(independence);
+            fake::Vulkan vulkan;
+            vulkan.vkGetPhysicalDeviceProperties2.instead = [&](VkPhysicalDevice device,
+                                                                VkPhysicalDeviceProperties2* out) {
+                vulkan.vkGetPhysicalDeviceProperties2.real(device, out);
+                auto* floats = static_cast<VkPhysicalDeviceFloatControlsProperties*>(out->pNext);
+                if (floats && floats->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES) {
+                    floats->shaderDenormPreserveFloat16 = VK_TRUE;
+                    floats->shaderRoundingModeRTEFloat16 = VK_TRUE;
+                    floats->denormBehaviorIndependence = independence;
+                    floats->roundingModeIndependence = independence;
+                }
+            };
+            const Capabilities got = Device::create({.get_instance_proc_addr = vulkan.entry()}).capabilities();
+            const bool alone = independence != VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE;
+            CHECK(got.keeps_subnormal_f16 == alone);
+            CHECK((!real.float16 || got.float16 == alone));
+        }
+    }
+
     TEST_CASE("device: a variable that switches something is 0 or 1") {
         for (const std::string name : {"VKFORMER_CHECKED", "VKFORMER_VALIDATION", "VKFORMER_PIPELINE_CACHE"}) {
             for (const std::string value : {"true", "yes", "2", "01"}) {

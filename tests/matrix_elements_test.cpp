@@ -253,6 +253,28 @@ TEST_SUITE("matrix elements") {
         }
     }
 
+    TEST_CASE("matrix elements: sums in parts, which add to what is there, go through shared memory") {
+        if (!has_elements()) {
+            return;
+        }
+        const ElementsCase c{.m = 33, .n = 128, .k = 512, .transpose_b = false};
+        const Believed gpu([](Capabilities& d) {
+            as_gpu(d);
+            d.storage_range = 65536;
+        });
+        const ElementsResult parts = product(c, Arithmetic::f16);
+        CHECK(contains(parts.explanation, "one of 4 parts of the sums"));
+        CHECK(contains(parts.explanation, "matmul_coopmat<"));
+        CHECK_FALSE(contains(parts.explanation, "element by element"));
+        {
+            const Believed without([](Capabilities& d) { d.matrix_elements = false; });
+            CHECK(same_bits(parts.y, product(c, Arithmetic::f16).y));
+        }
+        const Believed none([](Capabilities& d) { d.left_out = {{"matmul_coopmat", "so"}}; });
+        const std::string said = product(c, Arithmetic::f16).explanation;
+        CHECK_MESSAGE(!contains(said, "matmul_coopmat"), said);
+    }
+
     TEST_CASE("matrix elements: weights of attention stay in matrices, but for heads too wide") {
         if (!has_elements()) {
             return;

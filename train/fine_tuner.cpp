@@ -71,7 +71,7 @@ struct FineTuner::Parts {
     std::optional<Trainer> trainer;
 
     Parts(const Device& device, const Checkpoint& checkpoint, const DecoderModel& m, const FineTuneOptions& o)
-        : options(settled(o, m.facts())),
+        : options(settled(o, facts_of(m))),
           model(m),
           from(whole_path(checkpoint.folder())),
           given(utf8_name(checkpoint.folder())) {

@@ -192,11 +192,11 @@ void bind_feed_forward(nb::module_& m) {
                 new (self) vkf::LoraOptions{.rank = rank, .alpha = alpha, .targets = targets};
             },
             "rank"_a = 8, "alpha"_a = 8.0f, "targets"_a = std::vector<std::string>(),
-            "targets: layers by their whole names, by what these end with (q_proj), or by patterns with *.")
+            "targets: layers by their whole names, by the last parts of these (q_proj), or by patterns with *.")
         .def_ro("rank", &vkf::LoraOptions::rank, "Rows of A, columns of B.")
         .def_ro("alpha", &vkf::LoraOptions::alpha, "Over the rank, what B A x is multiplied by.")
         .def_ro("targets", &vkf::LoraOptions::targets,
-                "The layers that have an adapter: names, ends of names, or patterns with *.");
+                "The layers that have an adapter: names, last parts of names, or patterns with *.");
     nb::class_<vkf::Lora>(
         m, "Lora",
         "Gives adapters to the linear layers of a graph that are described after it: y + alpha / rank * B (A x). "

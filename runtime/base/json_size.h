@@ -31,7 +31,7 @@ inline std::uint64_t parsed_bytes(std::string_view json, int deepest) {
                 for (++i; i < json.size() && json[i] != '"'; ++i) {
                     i += json[i] == '\\' ? 1 : 0;
                 }
-                if (i - begin > kLongestText) {
+                if (i - begin - 1 > kLongestText) {
                     throw Error("it has a text of more than " + std::to_string(kLongestText) + " bytes");
                 }
                 break;

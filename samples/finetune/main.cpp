@@ -285,7 +285,7 @@ void add_options(CLI::App& app, Options& o) {
         ->check(CLI::PositiveNumber)
         ->needs(lora);
     app.add_option("--lora-targets", o.lora_targets,
-                   "the linear layers that have adapters, by the ends of their names, as q_proj,v_proj")
+                   "the linear layers that have adapters, by the last parts of their names, as q_proj,v_proj")
         ->delimiter(',')
         ->needs(lora);
     app.add_option("--weights", o.weights, "what the model's matrices are kept as beside adapters")

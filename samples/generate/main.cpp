@@ -401,7 +401,10 @@ int main(int argc, char** argv) {
     if (const int code = parse_arguments(app, argc, argv, settle); code >= 0) {
         return code;
     }
-    std::signal(SIGINT, interrupt);
+    const bool merges = !options.save.empty() && !options.adapter.empty();
+    if (options.texts.empty() && !options.check && !merges) {  // the others do not look whether they are interrupted
+        std::signal(SIGINT, interrupt);
+    }
     std::string rank;
     try {
         Ranks ranks(options.parallel, options.speeds, options.limit);

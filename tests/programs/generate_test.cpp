@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What samples/generate promises of its options.
 #include <doctest/doctest.h>
+#include <signal.h>
 
 #include "sample_run.h"
 
@@ -151,6 +152,16 @@ TEST_CASE("generate: an interrupt ends the reading of a long prompt") {
     CHECK_FALSE(o.hung);
     CHECK(o.code == 130);
     CHECK_MESSAGE(!has(o.output, "prompt:"), o.output);  // which would tell its speed
+}
+
+TEST_CASE("generate: an interrupt ends the judging of texts") {
+    Process p({GENERATE_PROGRAM, "--accuracy", kSpell + "/numbers.tsv"});
+    CHECK(p.wait_for("fp32     fp32", kSeconds));
+    p.interrupt();
+    const Outcome o = p.wait(kSeconds);
+    CHECK_FALSE(o.hung);
+    CHECK(o.signal == SIGINT);
+    CHECK_MESSAGE(!has(o.output, "int4"), o.output);
 }
 
 TEST_CASE("generate: the id that begins a text is put where transformers puts it") {
