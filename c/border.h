@@ -220,20 +220,27 @@ inline void need_room(char* to, std::size_t capacity) {
 /// Gives a text as vkformer_c.h says.
 void give_text(const std::string& from, char* to, std::size_t capacity, std::size_t* needed);
 
-/// Copies numbers, which all must have room, and tells how many there are where `count` is not
-/// null, also where room is lacking.
+/// Tells how many numbers there are where `count` is not null, and throws where not all have room:
+/// ahead of what cannot be undone, too.
+template <class T>
+void need_room(const std::string& what, std::uint64_t size, T* to, std::uint64_t capacity, std::uint64_t* count) {
+    if (size <= capacity && size != 0) {
+        need(to, "data");
+    }
+    if (count) {
+        *count = size;
+    }
+    if (size > capacity) {
+        throw Error("has " + std::to_string(size) + " elements; there is room for " + std::to_string(capacity), what);
+    }
+}
+/// Copies numbers; otherwise as need_room().
 template <class T>
 void give_numbers(const std::string& what, std::span<const T> from, T* to, std::uint64_t capacity,
                   std::uint64_t* count) {
-    if (from.size() <= capacity && !from.empty()) {
-        std::memcpy(&need(to, "data"), from.data(), from.size() * sizeof(T));
-    }
-    if (count) {
-        *count = from.size();
-    }
-    if (from.size() > capacity) {
-        throw Error("has " + std::to_string(from.size()) + " elements; there is room for " + std::to_string(capacity),
-                    what);
+    need_room(what, from.size(), to, capacity, count);
+    if (!from.empty()) {
+        std::memcpy(to, from.data(), from.size() * sizeof(T));
     }
 }
 

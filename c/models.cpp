@@ -287,8 +287,13 @@ vkf_result vkf_decoder_restore_cache(vkf_decoder* decoder, const char* path) {
 vkf_result vkf_decoder_score(vkf_decoder* decoder, const vkf_tokens* tokens, float* logits, uint64_t capacity,
                              uint64_t* count) {
     return guard(__func__, [&] {
-        const std::vector<float> all = need(decoder, "decoder").decoder.score(ids_of(need(tokens, "tokens")));
-        give_numbers<float>("the table of logits", all, logits, capacity, count);
+        constexpr const char* kLogits = "the table of logits";
+        Decoder& d = need(decoder, "decoder").decoder;
+        const std::vector<std::int32_t> ids = ids_of(need(tokens, "tokens"));
+        need_room(kLogits, ids.size() * static_cast<std::uint64_t>(d.model().facts().vocab_size), logits, capacity,
+                  count);  // before the text takes the place of what was read
+        const std::vector<float> all = d.score(ids);
+        give_numbers<float>(kLogits, all, logits, capacity, count);
     });
 }
 

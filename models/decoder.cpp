@@ -98,6 +98,33 @@ struct Decoder::Parts {
         answers = {};
     }
 
+    /// Reads more tokens likewise. Where that fails the cache holds what it held before, unless
+    /// that was in rows of a ring of which a chunk was written.
+    template <class TokensOf>
+    void read_more(std::size_t count, TokensOf tokens_of) {
+        const std::int64_t length = batch.length();
+        DecoderAnswers before = std::move(answers);
+        resume();
+        try {
+            reserve_answers();
+            read(count, DecoderTask::prompt, tokens_of, [] {});
+        } catch (...) {
+            if (rings.empty() || batch.length() == length) {
+                batch.rewind(length);
+                answers = std::move(before);
+            }
+            throw;
+        }
+    }
+
+    /// Makes room for answers before the caches change, for afterwards none may be lacking.
+    void reserve_answers() {
+        const auto candidates = batch.size() * static_cast<std::size_t>(options.candidates);
+        answers.next.reserve(batch.size());
+        answers.candidate_tokens.reserve(candidates);
+        answers.candidate_logits.reserve(candidates);
+    }
+
     /// Lets `write` change the adapter. If that fails, nothing runs until it is done again.
     template <class Write>
     void adapt(Write write) {
@@ -278,7 +305,6 @@ void Decoder::prompt(const std::vector<std::int32_t>& tokens) { prompt(std::span
 void Decoder::append(std::span<const std::int32_t> tokens) {
     const std::size_t all = parts_->batch.check_append(tokens);
     const std::vector<std::int32_t> own(tokens.begin(), tokens.end());  // they may be next()
-    parts_->resume();
     const auto columns = [&](std::size_t first, std::size_t count) {
         std::vector<std::int32_t> out;
         for (std::size_t row = 0; row < own.size(); row += all) {
@@ -287,12 +313,13 @@ void Decoder::append(std::span<const std::int32_t> tokens) {
         }
         return out;
     };
-    parts_->read(all, DecoderTask::prompt, columns, [] {});
+    parts_->read_more(all, columns);
     parts_->read_answers(DecoderTask::prompt);
 }
 
 void Decoder::step(std::span<const std::int32_t> tokens) {
     parts_->batch.check_step(tokens);
+    parts_->reserve_answers();
     parts_->advance(DecoderTask::step, tokens);
     parts_->read_answers(DecoderTask::step);
 }

@@ -36,6 +36,11 @@ public:
     void resume() noexcept { finished_ = false; }
     /// Notes that the tokens of begin() or resume() are read to their end.
     void finish() noexcept { finished_ = true; }
+    /// Goes back to so many tokens of each sequence, which were read to their end.
+    void rewind(std::int64_t length) noexcept {
+        length_ = length;
+        finished_ = true;
+    }
     /// Goes on behind so many tokens of each sequence, padding included, which the caches hold.
     /// They are not read to their end until finish(). The sizes must fit.
     void restore(std::int64_t length, std::vector<std::size_t> padding);

@@ -24,8 +24,8 @@ public:
     explicit Sampler(const SamplerOptions& options);
     /// Chooses a token. `candidates` are best first; there must be at least top_k of them unless
     /// the vocabulary has fewer; at temperature 0 one is enough. Throws Error where it is told that
-    /// there are not, where not each has a logit, for logits that are NaN, and where the best is not
-    /// finite.
+    /// there are not, where not each has a logit, for logits that are NaN, and where the best is
+    /// not finite.
     std::int32_t choose(const Candidates& candidates);
 
 private:

@@ -152,7 +152,7 @@ bool dot_is_forced(const Capabilities& device);
 // --- a program for f16: matmul_coopmat.comp, else matmul_half.comp -------------------------------
 
 /// True where sums on matrices are finished element by element. An operation on a matrix's elements
-/// may be called more than once for each (SPV_NV_cooperative_matrix2), so none adds to what C holds.
+/// may be called more than once for each (SPV_NV_cooperative_matrix2): none adds to what C holds.
 bool by_elements(const Capabilities& device, bool codes, bool in_parts);
 std::string no_coopmat(const Capabilities& device, const MatmulParams& params, bool elements);
 std::string no_half(const Capabilities& device, const MatmulParams& params);

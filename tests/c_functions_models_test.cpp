@@ -127,6 +127,15 @@ TEST_CASE("c functions: decoders and samplers") {
 
     const std::vector<float> want = same.score(prompt);
     std::vector<float> logits(want.size());
+    // asking for the size forgets nothing
+    CHECK(vkf_decoder_score(decoder, &tokens, nullptr, 0, &count) == VKF_ERROR);
+    CHECK(count == want.size());
+    CHECK(vkf_decoder_score(decoder, &tokens, nullptr, count, nullptr) == VKF_ERROR);
+    std::int64_t left = -1;
+    OK(vkf_decoder_room(decoder, &left));
+    CHECK(left == room);
+    OK(vkf_decoder_next(decoder, &none, 1, nullptr));
+    CHECK(none == next);
     OK(vkf_decoder_score(decoder, &tokens, logits.data(), logits.size(), &count));
     CHECK(logits == want);
     vkf_sampler_destroy(sampler);

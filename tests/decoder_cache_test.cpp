@@ -157,8 +157,22 @@ TEST_CASE("decoder cache: tokens that cannot follow are refused, and an end in b
     decoder.prompt(std::vector<Ids>{ids(8, 1), ids(8, 2)});
     enough = true;
     CHECK_THROWS_AS(decoder.append(ids(8, 1)), Enough);
-    CHECK(decoder.next().empty());
-    CHECK(contains(refusal({1, 2}), "read to its end"));
+    CHECK(std::ranges::equal(decoder.next(), next));
+    CHECK(decoder.room() == 12);
+    enough = false;
+    decoder.append(ids(8, 1));
+    Decoder undisturbed = model.decoder(options);
+    undisturbed.prompt(std::vector<Ids>{ids(8, 1), ids(8, 2)});
+    undisturbed.append(ids(8, 1));
+    CHECK(std::ranges::equal(decoder.next(), undisturbed.next()));
+    // a chunk takes rows of rings from what was there
+    const Model sliding(kModels / "mistral");
+    Decoder rings = sliding.decoder(options);
+    rings.prompt(std::vector<Ids>{ids(8, 1), ids(8, 2)});
+    enough = true;
+    CHECK_THROWS_AS(rings.append(ids(8, 1)), Enough);
+    CHECK(rings.next().empty());
+    CHECK(contains(error_of([&] { rings.append(Ids{1, 2}); }), "read to its end"));
 }
 
 TEST_CASE("decoder cache: a decoder goes on from a file as if it had read the prompt, bit for bit") {

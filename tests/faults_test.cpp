@@ -303,7 +303,7 @@ TEST_SUITE("faults") {
                 CHECK(vulkan.vkQueueSubmit.calls == submitted);
                 // a run that had begun may have written over the answer of the run before
                 const bool begun = where == "submit" || where == "wait";
-                CHECK(contains(error_of([&] { program.download("y"); }), "no run has finished") == begun);
+                CHECK(contains(error_of([&] { program.download("y"); }), "was lost; make a new Device") == begun);
             }
             CHECK(vulkan.live_objects() == 0);
         }
@@ -363,8 +363,9 @@ TEST_SUITE("faults") {
             CHECK(contains(error_of([&] { ticket.wait(); }), "VK_ERROR_DEVICE_LOST"));
             check_lost(ticket);
             CHECK(before.done());
-            CHECK(contains(error_of([&] { program.download("y"); }), "was lost; make a new Device"));
-            CHECK(contains(error_of([&] { program.download("y"); }), "no run has finished"));
+            for (int i = 0; i < 2; ++i) {
+                CHECK(contains(error_of([&] { program.download("y"); }), "was lost; make a new Device"));
+            }
         }
         CHECK(vulkan.live_objects() == 0);
         for (const bool by_done : {false, true}) {

@@ -104,6 +104,8 @@ TEST_SUITE("faults") {
             vulkan.vkWaitForFences.fail(VK_ERROR_OUT_OF_HOST_MEMORY);
             CHECK(contains(error_of([&] { program.run(); }), "VK_ERROR_OUT_OF_HOST_MEMORY"));
             CHECK(contains(error_of([&] { program.run(); }), "was lost; make a new Device"));
+            std::vector<float> y(16);
+            CHECK(contains(error_of([&] { program.download("y", std::span(y)); }), "was lost; make a new Device"));
         }
         CHECK(vulkan.live_objects() == 0);
         const allocations::Lost on_purpose;

@@ -24,6 +24,7 @@
 #include "parallel/transport.h"
 #include "runtime/graph/node.h"
 #include "tests/device.h"
+#include "tests/fake_vulkan.h"
 #include "tests/fixtures.h"
 #include "tests/op_check.h"
 #include "tests/ranks.h"
@@ -39,10 +40,10 @@ constexpr std::int64_t kWidth = 64;
 /// Draws w to the mean of x, of which a part may be dropped.
 class Drawn {
 public:
-    explicit Drawn(const TrainerOptions& options, float dropped = 0.0f)
+    explicit Drawn(const TrainerOptions& options, float dropped = 0.0f, const Device& on = device())
         : x_(graph_.input("x", {kWidth})),
           w_(graph_.weight("w", {kWidth})),
-          trainer_(device(), graph_, loss(dropped), trainable(graph_), options) {}
+          trainer_(on, graph_, loss(dropped), trainable(graph_), options) {}
 
     Trainer& trainer() { return trainer_; }
     void upload(float x) { trainer_.program().upload("x", std::vector<float>(kWidth, x)); }
@@ -150,6 +151,52 @@ TEST_SUITE("trainer") {
         });
         CHECK(joined(errors) == "");
         CHECK(after[0] == after[1]);
+    }
+
+    TEST_CASE("trainer: a step that may have been taken when the device failed is not taken twice") {
+        const TemporaryFolder folder;
+        const std::filesystem::path file = folder.path() / "training.safetensors";
+        for (const bool accumulates : {false, true}) {
+            CAPTURE(accumulates);
+            Drawn never(options_of(accumulates));
+            for (int step = 0; step < 2; ++step) {
+                never.upload(1.0f);
+                if (accumulates) {
+                    never.trainer().accumulate();
+                }
+                never.trainer().take_step();
+            }
+            fake::Vulkan vulkan;
+            const Device own = Device::create({.get_instance_proc_addr = vulkan.entry()});
+            Drawn drawn(options_of(accumulates), 0.0f, own);
+            Trainer& trainer = drawn.trainer();
+            const auto step = [&] { trainer.take_step(); };
+            drawn.upload(1.0f);
+            vulkan.vkQueueSubmit.fail(VK_ERROR_OUT_OF_HOST_MEMORY);  // nothing was submitted
+            CHECK(contains(error_of(step), "vkQueueSubmit"));
+            if (accumulates) {
+                vulkan.vkWaitForFences.fail(VK_ERROR_OUT_OF_HOST_MEMORY);  // but the sums have it
+                CHECK(contains(error_of([&] { trainer.accumulate(); }), "vkWaitForFences"));
+                trainer.accumulate();
+            }
+            step();
+            trainer.save(file);
+            drawn.upload(1.0f);
+            if (accumulates) {
+                trainer.accumulate();
+            }
+            vulkan.vkWaitForFences.fail(VK_ERROR_OUT_OF_HOST_MEMORY, accumulates ? 2 : 1);
+            CHECK(contains(error_of(step), "vkWaitForFences"));
+            const std::string in_part = "step 1 failed when parameters may have been updated; resume()";
+            CHECK(contains(error_of(step), in_part));
+            CHECK(contains(error_of([&] { trainer.save(file); }), in_part));
+            trainer.resume(file);
+            if (accumulates) {
+                trainer.accumulate();
+            }
+            step();
+            CHECK(drawn.w() == never.w());
+        }
     }
 
     TEST_CASE("trainer: ranks whose weight decay or micro-batches differ are told so") {

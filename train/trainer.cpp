@@ -56,6 +56,7 @@ struct Trainer::Parts {
     std::string described, settings;  ///< parameters and options, which the ranks must have alike
     bool alike = false;               ///< the ranks go on from the same numbers
     bool resumed_in_part = false;     ///< resume() failed when it had written some states
+    bool taken_in_part = false;       ///< a step failed when it may have updated some parameters
     Progress progress;
     // of the micro-batches that were accumulated
     std::int64_t micro_batches = 0;
@@ -126,6 +127,9 @@ struct Trainer::Parts {
         losses += static_cast<double>(loss) * weight;
         return loss;
     }
+
+    /// How many submissions have updated parameters.
+    std::uint64_t all_updates() { return Insides::core(updates ? *updates : *program).state_writes(); }
 
     /// Gives all ranks what the first has to go on from.
     void make_alike() {
@@ -288,7 +292,15 @@ float Trainer::accumulate(float weight) {
     parts_->check_batch();
     parts_->check_outputs();
     parts_->make_alike();
-    return parts_->run(weight);
+    const std::uint64_t before = Insides::core(*parts_->program).state_writes();
+    try {
+        return parts_->run(weight);
+    } catch (...) {
+        if (Insides::core(*parts_->program).state_writes() != before) {  // the sums may have it
+            drop_micro_batches();
+        }
+        throw;
+    }
 }
 
 TrainingStep Trainer::take_step(float weight) {
@@ -310,8 +322,15 @@ TrainingStep Trainer::finish_step(float weight) {
     parts_->check_batch();
     parts_->check_outputs();
     parts_->make_alike();
-    const double weights = parts_->finish(weight);
-    taken.grad_norm = parts_->norm();
+    const std::uint64_t before = parts_->all_updates();
+    double weights = 0;
+    try {
+        weights = parts_->finish(weight);
+        taken.grad_norm = parts_->norm();
+    } catch (...) {
+        parts_->taken_in_part = parts_->all_updates() != before;
+        throw;
+    }
     parts_->weights = 0;
     parts_->micro_batches = 0;
     const bool finite = std::isfinite(taken.grad_norm);
@@ -335,6 +354,11 @@ TrainingStep Trainer::finish_step(float weight) {
 void Trainer::check_whole() const {
     if (parts_->resumed_in_part) {
         throw Error("resume() failed when it had written a part; call it again", kTrainer);
+    }
+    if (parts_->taken_in_part) {
+        throw Error("step " + std::to_string(parts_->progress.step) +
+                        " failed when parameters may have been updated; resume() goes on from a file",
+                    kTrainer);
     }
 }
 
@@ -378,7 +402,7 @@ void Trainer::resume(const std::filesystem::path& file) {
     }
     parts_->resumed_in_part = true;
     whole.write(parts_->state);
-    parts_->resumed_in_part = false;
+    parts_->resumed_in_part = parts_->taken_in_part = false;
     if (!parts_->scaled || read.loss_scale == 0.0f) {  // one of the two runs is not scaled
         read.loss_scale = parts_->progress.loss_scale;
     }

@@ -62,11 +62,13 @@ public:
     /// Behind accumulate() the step is of all these micro-batches together: loss and gradients are
     /// the means, in which each counts by its weight, for example its number of labels. The same
     /// holds for the ranks of TrainerOptions::communicator. Weights are from 1e-9 to 1e9; others
-    /// are an Error. Where it throws, the micro-batches are dropped: the step begins anew.
+    /// are an Error. Where it throws, the micro-batches are dropped: the step begins anew. Where
+    /// the device fails when it may have updated parameters, no step runs until resume() succeeds.
     TrainingStep take_step(float weight = 1.0f);
     /// Computes the gradients of a micro-batch, and keeps them for take_step(). Returns its loss.
     /// Throws Error where TrainerOptions::accumulates was not asked for, for a weight outside
-    /// 1e-9..1e9, and where the loss is bound to a tensor; the earlier micro-batches stay.
+    /// 1e-9..1e9, and where the loss is bound to a tensor; the earlier micro-batches stay. Where
+    /// the device fails when it may have added to the sums, all micro-batches are dropped.
     float accumulate(float weight = 1.0f);
     /// Forgets what accumulate() has kept: the step begins anew.
     void drop_micro_batches() noexcept;
@@ -84,7 +86,7 @@ public:
 private:
     friend class FineTuner;
     struct Parts;
-    /// Throws where resume() has failed in the middle.
+    /// Throws where resume() or a step has failed in the middle.
     void check_whole() const;
     TrainingStep finish_step(float weight);
 

@@ -54,7 +54,7 @@ struct BorrowedDevice {
     /// Device::uploads_dropped() can make it wait again.
     bool keep_uploads = false;
     /// Functions that, when set, are called around each of our submissions to the borrowed queue,
-    /// and around waits for it to be idle. Set both or none.
+    /// and around waits for it to be idle. Set both or none. They do not throw.
     void (*lock)(void* user) = nullptr;
     void (*unlock)(void* user) = nullptr;
     void* user = nullptr;

@@ -21,8 +21,8 @@ struct TensorStore;
 /// Program::bind() lets programs read and write them there. Copies share the memory, which lives as
 /// long as a copy, or a program that it is bound to. read() and write() come in turn with the runs
 /// of a device with a queue: behind those that were submitted before. They must not be called while
-/// another thread submits a run of several submissions, nor while a recording that the host
-/// submits uses the tensor.
+/// another thread submits a run of several submissions, nor read() while one submits a run that
+/// writes the tensor, nor either while a recording that the host submits uses it.
 class VKF_API DeviceTensor {
 public:
     /// No tensor.

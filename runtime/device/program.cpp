@@ -323,6 +323,7 @@ OutputBytes ProgramCore::output(std::string_view name, HostType type) {
     }
     finish_run();
     if (!ran) {
+        device->check_alive();
         throw Error("no run has finished yet, or the last one failed", options.name + ": output " + info.name);
     }
     const std::byte* mapped = io.mapped() ? io.mapped() + outputs_at : readback_mirror.mapped();

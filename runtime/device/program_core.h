@@ -37,6 +37,7 @@ struct Sink {
     bool pause = false;                    ///< stop once `budget` is used up
     VkQueryPool queries = VK_NULL_HANDLE;  ///< two timestamps a dispatch, when set
     bool mirrors = false;                  ///< the plan's copies are recorded, too
+    bool writes_state = false;             ///< what was recorded since the last submission does
     /// A function that submits what was recorded, begins a collective with what it makes, and gives
     /// the command buffer to go on with; null where nobody can wait.
     VkCommandBuffer (*begin_together)(void* user, VkCommandBuffer full, std::size_t dispatch,
@@ -127,7 +128,10 @@ struct ProgramCore {
     std::size_t submissions = 0;
     std::vector<std::int64_t> run_sizes;  ///< sizes of the last run
     Cost run_cost;                        ///< its work
-    bool ran = false;
+    bool ran = false;  ///< the outputs are those of the last run
+    /// How many submissions have written states. A run that threw has changed none if there are no
+    /// more.
+    std::uint64_t state_writes() const noexcept { return runs ? runs->state_writes : 0; }
     std::vector<std::uint64_t> ticks;  ///< two timestamps a dispatch
     std::vector<DispatchTime> times;
     bool timed = false;  ///< a run's times were read

@@ -101,6 +101,7 @@ public:
             launch(d, command, group, grid);
             group += grid.covered;
             written_ = kCompute;
+            sink_.writes_state = sink_.writes_state || writes_state(planned);
         }
         if (timestamp(2 * d + 1)) {
             core_.times[d].flops = whole.flops;
@@ -177,6 +178,17 @@ public:
     bool paused() const noexcept { return paused_; }
 
 private:
+    bool writes_state(const PlannedDispatch& planned) const noexcept {
+        const std::vector<Binding>& bindings = planned.dispatch.bindings;
+        for (std::size_t b = 0; b < bindings.size(); ++b) {
+            const StorageInfo& storage = core_.plan.storages[planned.windows[b].storage];
+            if (bindings[b].access != Access::read && storage.kind == StorageKind::state) {
+                return true;
+            }
+        }
+        return false;
+    }
+
     /// A barrier, where a new step begins: what the step before wrote is there for this one.
     void enter(std::uint32_t step, VkPipelineStageFlags stage, VkAccessFlags access) noexcept {
         if (step != step_ && written_ != 0) {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <exception>
 #include <string>
+#include <utility>
 
 #include "runtime/device/barrier.h"
 #include "runtime/device/program_core.h"
@@ -17,7 +18,7 @@ namespace {
 /// nothing of it is open or under way behind it.
 class Submissions {
 public:
-    explicit Submissions(ProgramCore& core) : core_(core) {}
+    Submissions(ProgramCore& core, Sink& sink) : core_(core), sink_(sink) {}
     ~Submissions() {
         if (!handed_on_) {
             abandon();
@@ -53,6 +54,7 @@ public:
         runs.reset();
         submitted_ = true;
         runs.submit(last);
+        count_writes();
         handed_on_ = true;
     }
 
@@ -121,7 +123,10 @@ private:
         end(commands);
         submitted_ = true;
         core_.runs->follow(core_.device->submit(commands, fence));
+        count_writes();
     }
+
+    void count_writes() noexcept { core_.runs->state_writes += std::exchange(sink_.writes_state, false) ? 1 : 0; }
 
     /// Ends what is recorded, which left open could not be begun again, and waits for the rest.
     void abandon() {
@@ -134,6 +139,7 @@ private:
     }
 
     ProgramCore& core_;
+    Sink& sink_;
     std::size_t used_ = 0;
     VkCommandBuffer open_ = VK_NULL_HANDLE;  ///< being recorded
     bool submitted_ = false;                 ///< some of it, or so it was tried
@@ -305,8 +311,8 @@ Ticket ProgramCore::submit(bool ticket) {
     ran = false;
     timed = false;
     runs->begin();
-    Submissions submissions_of_run(*this);
     Sink sink;
+    Submissions submissions_of_run(*this, sink);
     sink.commands = submissions_of_run.begin();
     sink.sets = &run_sets;
     sink.next = Submissions::next;

@@ -59,6 +59,8 @@ struct SubmittedRuns {
     /// timeline: the number of the last run that has finished; null until it is asked for
     VkSemaphore semaphore = VK_NULL_HANDLE;
     std::uint64_t submitted = 0, finished = 0;
+    /// Submissions that write states, of all runs, those that failed behind some included.
+    std::uint64_t state_writes = 0;
     std::uint64_t lost = 0;     ///< the run under which the device was lost, the last one; 0: none
     std::uint64_t dropped = 0;  ///< the last run that did not run, as its canary tells; 0: none
     Canary canary;

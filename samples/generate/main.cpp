@@ -402,8 +402,8 @@ int main(int argc, char** argv) {
         return code;
     }
     const bool merges = !options.save.empty() && !options.adapter.empty();
-    if (options.texts.empty() && !options.check && !merges) {  // the others do not look whether they are interrupted
-        std::signal(SIGINT, interrupt);
+    if (options.texts.empty() && !options.check && !merges) {
+        std::signal(SIGINT, interrupt);  // nothing else looks whether it was
     }
     std::string rank;
     try {

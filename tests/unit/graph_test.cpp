@@ -200,7 +200,8 @@ TEST_CASE("graph: a tensor of too many symbols is refused by name") {
         shape.push_back(g.symbol(name, 4));
     }
     CHECK(error_of([&] { g.input("x", shape); }) ==
-          "Graph: x (a, b, c, d, e) has a size that is a product of more than 4 symbols");
+          "Graph: x (a, b, c, d, e) has a size, or a number of elements, that is a product of more than 4 "
+          "symbols");
     shape.pop_back();
     CHECK(error_of([&] { g.input("x", shape); }).empty());
 }
