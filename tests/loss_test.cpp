@@ -11,6 +11,7 @@
 #include "ops/ops.h"
 #include "runtime/device/device_core.h"
 #include "runtime/device/insides.h"
+#include "runtime/device/program_core.h"
 #include "runtime/device/shared_buffer.h"
 #include "tests/allocations.h"
 #include "tests/bound_recording.h"
@@ -188,6 +189,21 @@ TEST_SUITE("faults") {
             CHECK(vulkan.vkCmdCopyBuffer.calls == copies + 1);  // that of the output
         }
         CHECK(vulkan.live_objects() == 0);
+    }
+
+    TEST_CASE("faults: nothing that a run wrote is looked at where the device was given up") {
+        const Environment no_validation("VKFORMER_VALIDATION", "0");
+        const allocations::Lost on_purpose;
+        fake::Vulkan vulkan;
+        const Device device = Device::create({.canary = true, .get_instance_proc_addr = vulkan.entry()});
+        Program program = small_program(device);
+        CHECK(SmallModel::check(program, 8) == "");
+        drop_submission(vulkan, 1);
+        const Ticket ticket = program.submit();
+        Insides::core(device).given_up = true;
+        Insides::core(device).lost = true;
+        CHECK(contains(error_of([&] { ticket.wait(); }), "was lost; make a new Device"));
+        CHECK(Insides::core(program).runs->dropped == 0);
     }
 
     TEST_CASE("faults: a ticket tells that its run did not run, and the program can be used again") {
