@@ -134,7 +134,8 @@ void lower_product(Lowering& l, const Product& product, const MatmulParams& para
     const std::size_t b_k = l.info(b).shape.size() - 1 - params.b_axes().k;
     const std::vector<ValueId> windows = along_k ? l.chunks(b, b_k, 4) : l.chunks(b, b_n);
     const bool cut = windows.size() > 1;
-    const ReducedArithmetic less = reduced_arithmetic(l, {a, b, product.bias, product.other, c}, params, most_rows, cut && along_k);
+    const ReducedArithmetic less =
+        reduced_arithmetic(l, {a, b, product.bias, product.other, c}, params, most_rows, cut && along_k);
     const bool few = less.codes && !always_more_rows(l, c, kMatvecMaxRows);
     const ValueId codes = less.codes ? codes_of(l, a) : a;
     const bool once = !(cut && along_k) && rounds_once(l, a, b, c, less, most_rows);

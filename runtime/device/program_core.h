@@ -128,7 +128,7 @@ struct ProgramCore {
     std::size_t submissions = 0;
     std::vector<std::int64_t> run_sizes;  ///< sizes of the last run
     Cost run_cost;                        ///< its work
-    bool ran = false;  ///< the outputs are those of the last run
+    bool ran = false;                     ///< the outputs are those of the last run
     /// How many submissions have written states. A run that threw has changed none if there are no
     /// more.
     std::uint64_t state_writes() const noexcept { return runs ? runs->state_writes : 0; }

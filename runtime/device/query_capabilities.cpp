@@ -125,8 +125,7 @@ void query_floats(const InstanceTable& api, VkPhysicalDevice physical, Capabilit
     c.keeps_special_f16 = floats.shaderSignedZeroInfNanPreserveFloat16 == VK_TRUE;
     // asked for in f16 alone: fp32 needs to be independent of it, and 64 bits are in no kernel
     constexpr auto kNone = VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE;
-    c.keeps_subnormal_f16 =
-        floats.shaderDenormPreserveFloat16 == VK_TRUE && floats.denormBehaviorIndependence != kNone;
+    c.keeps_subnormal_f16 = floats.shaderDenormPreserveFloat16 == VK_TRUE && floats.denormBehaviorIndependence != kNone;
     if (has_extension(api, physical, VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME)) {
         const auto small = features_of<VkPhysicalDeviceShaderFloat16Int8Features>(
             api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES);

@@ -159,7 +159,8 @@ Dim operator*(const Dim& a, const Dim& b) {
     for (const Dim::Term& s : a.terms_) {
         for (const Dim::Term& t : b.terms_) {
             if (s.degree + t.degree > static_cast<int>(Dim::kMaxDegree)) {
-                throw Error("a size, or a number of elements, that is a product of more than " + std::to_string(Dim::kMaxDegree) + " symbols");
+                throw Error("a size, or a number of elements, that is a product of more than " +
+                            std::to_string(Dim::kMaxDegree) + " symbols");
             }
             Dim::Term u;
             u.coefficient = fitting(product(s.coefficient, t.coefficient));
