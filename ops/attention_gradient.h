@@ -42,6 +42,8 @@ struct GradientOperands {
 
 /// True where the kernels for GPUs are taken: on GPUs, and where VKFORMER_VARIANT asks for them.
 bool takes_shared_gradient(const Capabilities& device);
+/// True where these compute on cooperative matrices, which take dy rounded to f16.
+bool gradient_on_matrices(const Lowering& l, const AttentionParams& params);
 /// Says why these cannot compute a gradient; empty: they can. (The attention can be fused, and its
 /// weights have no gradient.)
 std::string declined_shared_gradient(const Capabilities& device, const AttentionGradientParams& p);

@@ -49,7 +49,7 @@ GradientTile tile_of(const Lowering& l, const AttentionParams& p, uint side) {
     std::string why_fp32;
     if (l.arithmetic() == Arithmetic::f16) {
         why_fp32 = no_coopmat_gradient(l.device(), p);
-        if (why_fp32.empty()) {
+        if (gradient_on_matrices(l, p)) {
             const GradientMatrixTile t = gradient_matrix_tile(l.device(), near, columns, widest).value();
             return {t.rows(), t.blocks, t, {}};
         }
@@ -134,6 +134,11 @@ void lower_side(Lowering& l, const GradientOperands& x, uint side, ValueId first
 bool support::takes_shared_gradient(const Capabilities& device) {
     return !device.cpu() || asks_for(device, "attention_shared") ||
            (device.cooperative_matrix && coopmat_attention_is_forced(device));
+}
+
+bool support::gradient_on_matrices(const Lowering& l, const AttentionParams& params) {
+    return l.arithmetic() == Arithmetic::f16 && takes_shared_gradient(l.device()) &&
+           no_coopmat_gradient(l.device(), params).empty();
 }
 
 std::string support::declined_shared_gradient(const Capabilities& device, const AttentionGradientParams& params) {

@@ -8,6 +8,7 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = kAttentionDeltaSpecStage) const uint kStage = 0;
 layout(constant_id = kAttentionDeltaSpecLse) const uint kLse = 0;
 layout(constant_id = kAttentionDeltaSpecSinks) const uint kSinks = 0;
+layout(constant_id = kAttentionDeltaSpecHalves) const uint kHalves = 0;
 
 layout(push_constant) uniform Push { AttentionDeltaPush p; };
 layout(set = 0, binding = kAttentionDeltaBindingY) readonly buffer Y { float y[]; };
@@ -20,6 +21,7 @@ layout(set = 0, binding = kAttentionDeltaBindingDelta) writeonly buffer Delta { 
 #include "common/dispatch.glsl"
 #include "common/log_sum_exp.glsl"
 #include "common/numeric.glsl"
+#include "common/sixteen.glsl"
 
 const uint kNegativeInfinityBits = kInfinityBits | kSignBit;
 
@@ -49,7 +51,11 @@ void main() {
     float sum = 0.0;
     bool zeros = true;
     for (uint i = 0u; i < p.width; ++i) {
-        sum += y[at + i] * dy[from + i * p.dy_column];
+        float of_y = dy[from + i * p.dy_column];
+        if (kHalves != 0u) {
+            of_y = uintBitsToFloat(widened(kPackedF16, half_of(floatBitsToUint(of_y))));
+        }
+        sum += y[at + i] * of_y;
         zeros = zeros && y[at + i] == 0.0;
     }
     // A row that sees no key passes nothing, whatever dy holds there. Its log-sum-exp is -inf, or

@@ -17,6 +17,8 @@ VKF_CONSTANT(kAttentionDeltaBindingDelta, 5)  // (batch, head, query), dense
 VKF_CONSTANT(kAttentionDeltaSpecStage, 1)
 VKF_CONSTANT(kAttentionDeltaSpecLse, 2)    // 1: there is a dlse
 VKF_CONSTANT(kAttentionDeltaSpecSinks, 3)  // 1: there are sinks
+// 1: dy is rounded to f16, as where it is multiplied by the values: in ds the two are to cancel
+VKF_CONSTANT(kAttentionDeltaSpecHalves, 4)
 
 VKF_PUSH_BEGIN(AttentionDeltaPush)
     uint rows;

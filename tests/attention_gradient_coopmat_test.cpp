@@ -183,6 +183,26 @@ TEST_CASE("attention gradient on matrices: small gradients keep their digits, la
     }
 }
 
+TEST_CASE("attention gradient on matrices: all of it is of dy as it is rounded, also where that moves it far") {
+    if (!has_matrices()) {
+        return;
+    }
+    constexpr double kSize = 1e-7;  // a few steps of f16's subnormal numbers
+    TiledProblem given = tiled_problem({1, 2, 40, 24}, {1, 1, 40, 24}, 24);
+    given.causal = Causal::top_left;
+    for (double& v : given.dy.data) {
+        v *= kSize;
+    }
+    const TiledProblem p = rounded_problem(given);
+    const Gradients want = gradients_as(p, as_composed), got = gradients_as(given, as_forced, 1, kF16);
+    CHECK(on_matrices(got.explained));
+    std::vector<Tolerance> within = gradient_tolerances(p);
+    for (std::size_t i = 0; i < 3; ++i) {
+        within[i].absolute = 1e-7 * kSize;
+        CHECK(difference(got.of[i], want.of[i], within[i]) == "");
+    }
+}
+
 TEST_CASE("attention gradient on matrices: what is masked leaves no trace, what is seen shows") {
     if (!has_matrices()) {
         return;
