@@ -141,6 +141,7 @@ vkf_capabilities capabilities_to_c(const Capabilities& c) {
     out.keeps_special_f32 = c.keeps_special_f32;
     out.keeps_special_f16 = c.keeps_special_f16;
     out.keeps_subnormal_f16 = c.keeps_subnormal_f16;
+    out.rounds_alike = c.rounds_alike;
     out.tuning_is_asked = c.tuning_is_asked;
     return out;
 }

@@ -290,8 +290,10 @@ vkf_result vkf_decoder_score(vkf_decoder* decoder, const vkf_tokens* tokens, flo
         constexpr const char* kLogits = "the table of logits";
         Decoder& d = need(decoder, "decoder").decoder;
         const std::vector<std::int32_t> ids = ids_of(need(tokens, "tokens"));
-        need_room(kLogits, ids.size() * static_cast<std::uint64_t>(d.model().facts().vocab_size), logits, capacity,
-                  count);  // before the text takes the place of what was read
+        const std::uint64_t size = ids.size() * static_cast<std::uint64_t>(d.model().facts().vocab_size);
+        if (size > capacity || !logits) {  // before the text takes the place of what was read
+            need_room(kLogits, size, logits, capacity, count);
+        }
         const std::vector<float> all = d.score(ids);
         give_numbers<float>(kLogits, all, logits, capacity, count);
     });

@@ -674,7 +674,8 @@ typedef struct vkf_capabilities {
     bool storage_16bit, storage_image_any_format;
     bool external_memory_fd, external_memory_host, external_memory_android;
     bool unified_memory, minimum_profile;
-    uint8_t reserved[5];
+    bool rounds_alike;  ///< what says how f16 is rounded must say the same of fp32
+    uint8_t reserved[4];
     uint64_t device_memory;  ///< bytes of the largest heap of device-local memory
     uint8_t cache_uuid[16];  ///< VkPhysicalDeviceProperties::pipelineCacheUUID
     uint32_t max_group_size[3], max_groups[3];

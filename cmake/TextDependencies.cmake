@@ -31,6 +31,7 @@ function(vkformer_sentencepiece)
         include(CheckCXXSourceCompiles)
         set(CMAKE_REQUIRED_QUIET ON)
         set(CMAKE_REQUIRED_FLAGS "${CMAKE_CXX17_STANDARD_COMPILE_OPTION}")
+        set(CMAKE_CXX_STANDARD 17)  # a project of an older standard may ask
         set(CMAKE_REQUIRED_LIBRARIES ${libraries})
         set(program "#include <sentencepiece_processor.h>
             int main() { return sentencepiece::SentencePieceProcessor().Load(\"x\").ToString().empty(); }")

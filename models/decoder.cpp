@@ -37,6 +37,7 @@ struct Decoder::Parts {
     bool learned_positions;
     LayerSplit split;
     std::vector<CacheRing> rings;
+    bool any_ring;  ///< whichever rank has the layer
 
     State caches;  ///< and the adapter, where there is room for one
     DecoderBatch batch;
@@ -52,6 +53,7 @@ struct Decoder::Parts {
           learned_positions(has_input(plan.graph(DecoderTask::prompt), "positions")),
           split(plan),
           rings(rings_of(split.layers(), options.max_tokens, options.chunk)),
+          any_ring(!rings_of(plan.model().facts().layers, options.max_tokens, options.chunk).empty()),
           batch(plan) {
         try {
             require_memory(device, plan.memory(), kDecoder);
@@ -106,23 +108,17 @@ struct Decoder::Parts {
         DecoderAnswers before = std::move(answers);
         resume();
         try {
-            reserve_answers();
             read(count, DecoderTask::prompt, tokens_of, [] {});
+            read_answers(DecoderTask::prompt);
         } catch (...) {
-            if (rings.empty() || batch.length() == length) {
+            if (any_ring && batch.length() != length) {
+                batch.resume();
+            } else {
                 batch.rewind(length);
                 answers = std::move(before);
             }
             throw;
         }
-    }
-
-    /// Makes room for answers before the caches change, for afterwards none may be lacking.
-    void reserve_answers() {
-        const auto candidates = batch.size() * static_cast<std::size_t>(options.candidates);
-        answers.next.reserve(batch.size());
-        answers.candidate_tokens.reserve(candidates);
-        answers.candidate_logits.reserve(candidates);
     }
 
     /// Lets `write` change the adapter. If that fails, nothing runs until it is done again.
@@ -314,14 +310,18 @@ void Decoder::append(std::span<const std::int32_t> tokens) {
         return out;
     };
     parts_->read_more(all, columns);
-    parts_->read_answers(DecoderTask::prompt);
 }
 
 void Decoder::step(std::span<const std::int32_t> tokens) {
     parts_->batch.check_step(tokens);
-    parts_->reserve_answers();
-    parts_->advance(DecoderTask::step, tokens);
-    parts_->read_answers(DecoderTask::step);
+    const std::int64_t length = parts_->batch.length();
+    try {
+        parts_->advance(DecoderTask::step, tokens);
+        parts_->read_answers(DecoderTask::step);
+    } catch (...) {
+        parts_->batch.rewind(length);
+        throw;
+    }
 }
 
 std::span<const std::int32_t> Decoder::next() const noexcept { return parts_->answers.next; }

@@ -51,11 +51,12 @@ public:
     /// turn of a chat, or what follows a prompt that was restored. Reads in chunks, and answers, as
     /// prompt() does. Throws Error where no prompt was read to its end, where not every sequence
     /// gets as many, at least one, where they do not fit, or for a token outside the vocabulary.
-    /// Where the device fails, or DecoderOptions::progress throws, everything is as it was before,
-    /// unless layers with a sliding window have read a chunk: then prompt() begins anew.
+    /// Where it throws, also DecoderOptions::progress, everything is as it was before, unless the
+    /// model has sliding windows and a chunk was read: then prompt() begins anew.
     void append(std::span<const std::int32_t> tokens);
     /// One more token of each sequence, behind prompt(), score() or another step: one submission,
-    /// one wait, and from the second step on no allocation, of the host's neither.
+    /// one wait, and from the second step on no allocation, of the host's neither. Where it throws,
+    /// the token is not read.
     void step(std::span<const std::int32_t> tokens);
 
     /// The likeliest next token of each sequence, after prompt() and step(). These throw Error

@@ -136,20 +136,26 @@ TEST_CASE("c functions: capabilities") {
     CHECK(c.matrix_subgroup_size == want.matrix_subgroup_size);
     CHECK(c.timestamp_bits == want.timestamp_bits);
     CHECK(c.timestamp_period == want.timestamp_period);
-    for (const auto& [in_c, in_cpp] :
-         {std::pair(c.timeline_semaphore, want.timeline_semaphore),
-          std::pair(c.subgroup_shuffle, want.subgroup_shuffle),
-          std::pair(c.subgroup_arithmetic, want.subgroup_arithmetic), std::pair(c.subgroup_quad, want.subgroup_quad),
-          std::pair(c.int64, want.int64), std::pair(c.texel_buffers, want.texel_buffers),
-          std::pair(c.float16, want.float16), std::pair(c.cooperative_matrix, want.cooperative_matrix),
-          std::pair(c.matrix_elements, want.matrix_elements),
-          std::pair(c.matrix_elements_ext, want.matrix_elements_ext),
-          std::pair(c.cooperative_matrix_int8, want.cooperative_matrix_int8),
-          std::pair(c.integer_dot, want.integer_dot), std::pair(c.fast_integer_dot, want.fast_integer_dot),
-          std::pair(c.portability_subset, want.portability_subset), std::pair(c.tuning_is_asked, want.tuning_is_asked),
-          std::pair(c.float_controls, want.float_controls), std::pair(c.keeps_special_f32, want.keeps_special_f32),
-          std::pair(c.keeps_special_f16, want.keeps_special_f16),
-          std::pair(c.keeps_subnormal_f16, want.keeps_subnormal_f16)}) {
+    for (const auto& [in_c, in_cpp] : {std::pair(c.timeline_semaphore, want.timeline_semaphore),
+                                       std::pair(c.subgroup_shuffle, want.subgroup_shuffle),
+                                       std::pair(c.subgroup_arithmetic, want.subgroup_arithmetic),
+                                       std::pair(c.subgroup_quad, want.subgroup_quad),
+                                       std::pair(c.int64, want.int64),
+                                       std::pair(c.texel_buffers, want.texel_buffers),
+                                       std::pair(c.float16, want.float16),
+                                       std::pair(c.cooperative_matrix, want.cooperative_matrix),
+                                       std::pair(c.matrix_elements, want.matrix_elements),
+                                       std::pair(c.matrix_elements_ext, want.matrix_elements_ext),
+                                       std::pair(c.cooperative_matrix_int8, want.cooperative_matrix_int8),
+                                       std::pair(c.integer_dot, want.integer_dot),
+                                       std::pair(c.fast_integer_dot, want.fast_integer_dot),
+                                       std::pair(c.portability_subset, want.portability_subset),
+                                       std::pair(c.tuning_is_asked, want.tuning_is_asked),
+                                       std::pair(c.float_controls, want.float_controls),
+                                       std::pair(c.keeps_special_f32, want.keeps_special_f32),
+                                       std::pair(c.keeps_special_f16, want.keeps_special_f16),
+                                       std::pair(c.keeps_subnormal_f16, want.keeps_subnormal_f16),
+                                       std::pair(c.rounds_alike, want.rounds_alike)}) {
         CHECK(in_c == in_cpp);
     }
     // a caller that was compiled before these members were there

@@ -136,6 +136,11 @@ TEST_CASE("c functions: decoders and samplers") {
     CHECK(left == room);
     OK(vkf_decoder_next(decoder, &none, 1, nullptr));
     CHECK(none == next);
+    const std::int32_t no_token = -1;
+    const vkf_tokens refused{&no_token, 1};
+    count = 777;
+    CHECK(vkf_decoder_score(decoder, &refused, logits.data(), logits.size(), &count) == VKF_ERROR);
+    CHECK(count == 777);
     OK(vkf_decoder_score(decoder, &tokens, logits.data(), logits.size(), &count));
     CHECK(logits == want);
     vkf_sampler_destroy(sampler);

@@ -301,6 +301,10 @@ TEST_CASE("decoder: logits that are not finite are refused, and the sequence is 
             CHECK(decoder.next().empty());
             decoder.prompt(good);
             CHECK(contains(error_of([&] { decoder.step(std::vector<std::int32_t>{5, 4}); }), "of sequence 0"));
+            CHECK(contains(error_of([&] { decoder.append(std::vector<std::int32_t>{1, 5}); }), "of sequence 1"));
+            CHECK(decoder.room() == 14);  // neither was read
+            decoder.append(std::vector<std::int32_t>{1, 4});
+            CHECK(decoder.room() == 13);
         }
     }
     const Checkpoint checkpoint(folder.path());

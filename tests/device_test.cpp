@@ -342,7 +342,7 @@ TEST_SUITE("device") {
         CHECK(contains(explained(by_variable), ", minimum profile of VKFORMER_PROFILE"));
     }
 
-    TEST_CASE("device: f16 is kept and rounded as asked, unless fp32 would have to be alike") {
+    TEST_CASE("device: f16 is kept and rounded as asked, and fp32 alike where it has to be") {
         const Environment full("VKFORMER_PROFILE", std::nullopt);
         const Capabilities real = Device::create().capabilities();
         if (!real.float_controls) {
@@ -353,6 +353,7 @@ TEST_SUITE("device") {
              {VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_32_BIT_ONLY, VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_ALL,
               VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE}) {
             CAPTURE(independence);
+            VkBool32 nearest_f32 = VK_TRUE;
             fake::Vulkan vulkan;
             vulkan.vkGetPhysicalDeviceProperties2.instead = [&](VkPhysicalDevice device,
                                                                 VkPhysicalDeviceProperties2* out) {
@@ -363,12 +364,20 @@ TEST_SUITE("device") {
                     floats->shaderRoundingModeRTEFloat16 = VK_TRUE;
                     floats->denormBehaviorIndependence = independence;
                     floats->roundingModeIndependence = independence;
+                    floats->shaderRoundingModeRTEFloat32 = nearest_f32;
                 }
             };
-            const Capabilities got = Device::create({.get_instance_proc_addr = vulkan.entry()}).capabilities();
+            const auto created = [&] {
+                return Device::create({.get_instance_proc_addr = vulkan.entry()}).capabilities();
+            };
             const bool alone = independence != VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE;
-            CHECK(got.keeps_subnormal_f16 == alone);
-            CHECK((!real.float16 || got.float16 == alone));
+            for (const VkBool32 nearest : {VK_TRUE, VK_FALSE}) {
+                nearest_f32 = nearest;
+                const Capabilities got = created();
+                CHECK(got.keeps_subnormal_f16 == alone);
+                CHECK((!real.float16 || got.float16 == (alone || nearest == VK_TRUE)));
+                CHECK((!got.float16 || got.rounds_alike == !alone));
+            }
         }
     }
 

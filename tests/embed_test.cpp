@@ -163,6 +163,10 @@ TEST_SUITE("embed") {
             const BufferRange ranges[] = {{"x", in.buffer, 0, 64}, {"y", out.buffer, 0, 64}};
             VkCommandBuffer commands = host.begin();
             CHECK(text(program.record(commands, ranges, {})) == "");
+            // a part of 0 bytes of a host's pool, where the next part begins
+            Program checked = device.compile(g, {}, {.checked = true});
+            checked.allocate({"", in.buffer, 0, 0});
+            CHECK(text(checked.record(commands, ranges, {})) == "");
             host.submit(commands);
             host.wait_idle();
             float last = 0;

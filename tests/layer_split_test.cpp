@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <condition_variable>
 #include <fstream>
 #include <mutex>
@@ -262,6 +263,40 @@ TEST_CASE("layer split: several texts side by side, candidates, and what follows
             CHECK(found == want);
         });
         CHECK(joined(errors) == "");
+    }
+}
+
+TEST_CASE("layer split: an append that progress ends leaves all ranks alike, whichever has the windows") {
+    for (const char* name : {"llama", "qwen2_window"}) {
+        CAPTURE(name);
+        const Checkpoint checkpoint(kModels / name);
+        const DecoderModel model = read_decoder(checkpoint);
+        std::array<std::size_t, 2> answers{};
+        std::array<std::int64_t, 2> rooms{};
+        const auto errors = on_ranks(2, [&](const std::shared_ptr<Communicator>& communicator) {
+            communicator->limit(120);
+            bool enough = false;
+            DecoderOptions options{.max_tokens = 40, .chunk = 4, .communicator = communicator, .split = Split::layers};
+            options.progress = [&](std::uint64_t, std::uint64_t) {
+                if (enough) {
+                    throw Error("enough");
+                }
+            };
+            Decoder decoder(device(), checkpoint, DecoderPlan(device(), checkpoint, model, options));
+            const std::vector<std::int32_t> text(12, 1);
+            decoder.prompt(text);
+            enough = true;
+            CHECK(error_of([&] { decoder.append(text); }) == "enough");
+            const auto rank = static_cast<std::size_t>(communicator->rank());
+            answers[rank] = decoder.next().size();
+            rooms[rank] = decoder.room();
+            enough = false;
+            decoder.prompt(text);
+        });
+        CHECK(joined(errors) == "");
+        CHECK(answers[0] == answers[1]);
+        CHECK(rooms[0] == rooms[1]);
+        CHECK(answers[0] == (std::string(name) == "llama" ? 1 : 0));
     }
 }
 

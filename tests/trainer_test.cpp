@@ -199,6 +199,27 @@ TEST_SUITE("trainer") {
         }
     }
 
+    TEST_CASE("trainer: a step that did not run, as a canary tells, is taken by the next try") {
+        const Environment no_validation("VKFORMER_VALIDATION", "0");
+        fake::Vulkan vulkan;
+        const Device own = Device::create({.canary = true, .get_instance_proc_addr = vulkan.entry()});
+        Drawn never(options_of(false)), drawn(options_of(false), 0.0f, own);
+        never.upload(1.0f);
+        never.trainer().take_step();
+        drawn.upload(1.0f);
+        vulkan.vkQueueSubmit.instead = [&vulkan](VkQueue queue, std::uint32_t count, const VkSubmitInfo* infos,
+                                                 VkFence fence) {
+            VkSubmitInfo empty = infos[0];
+            empty.commandBufferCount = 0;
+            return vulkan.vkQueueSubmit.real(queue, count, &empty, fence);
+        };
+        CHECK(contains(error_of([&] { drawn.trainer().take_step(); }), "did not run"));
+        vulkan.vkQueueSubmit.instead = nullptr;
+        drawn.trainer().take_step();
+        CHECK(drawn.trainer().step() == 1);
+        CHECK(drawn.w() == never.w());
+    }
+
     TEST_CASE("trainer: ranks whose weight decay or micro-batches differ are told so") {
         for (const bool decay : {false, true}) {
             const auto errors = on_ranks(2, [&](const std::shared_ptr<Communicator>& c) {

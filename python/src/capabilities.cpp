@@ -98,6 +98,7 @@ void bind_capabilities(nb::module_& m) {
     MEMBER(keeps_special_f32, "True where NaN, infinities and the sign of 0 are kept in float32.");
     MEMBER(keeps_special_f16, "True where NaN, infinities and the sign of 0 are kept in float16.");
     MEMBER(keeps_subnormal_f16, "True where subnormal numbers of float16 are kept.");
+    MEMBER(rounds_alike, "True where what says how float16 is rounded must say the same of float32.");
     MEMBER(matrix_kernels, "True where this build has kernels on cooperative matrices.");
     MEMBER(cooperative_matrix, "True for VK_KHR_cooperative_matrix and what its kernels need beside it.");
     MEMBER(matrix_elements, "True for operations on single elements of cooperative matrices.");

@@ -169,7 +169,8 @@ class Trainer:
 
         sizes: symbols that no input's shape tells. Behind accumulate() the step is of all
         micro-batches together, each counting by its weight. Where it fails they are dropped, and
-        the step begins anew. Returns loss and grad_norm.
+        the step begins anew. Where the device fails when it may have updated parameters, no step
+        runs and nothing is saved until resume() succeeds. Returns loss and grad_norm.
         """
         with self._turn.hold():  # from the first input to the step
             try:
@@ -183,7 +184,8 @@ class Trainer:
                    sizes: Mapping[str, int] | None = None, **inputs: Any) -> float:
         """Computes the gradients of a micro-batch and keeps them for the next step; gives its loss.
 
-        Where it fails, earlier ones stay.
+        Where it fails, earlier ones stay. Where the device fails when it may have added to their
+        sums, all are dropped.
         """
         with self._turn.hold():
             self._upload({**(batch or {}), **inputs}, sizes or {})

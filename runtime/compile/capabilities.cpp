@@ -28,7 +28,7 @@ void Capabilities::clamp_to_minimum() {
     storage_16bit = false;
     int64 = false;
     texel_buffers = false;
-    float16 = false;
+    float16 = rounds_alike = false;
     float_controls = keeps_special_f32 = keeps_special_f16 = keeps_subnormal_f16 = false;
     cooperative_matrix = cooperative_matrix_int8 = matrix_elements = matrix_elements_ext = false;
     matrix_shapes.clear();

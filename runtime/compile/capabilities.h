@@ -67,6 +67,8 @@ struct VKF_API Capabilities {
     /// Arithmetic in f16 that rounds to the nearest: VK_KHR_shader_float16_int8,
     /// VK_KHR_shader_float_controls.
     bool float16 = false;
+    /// A module that says how f16 is rounded must say the same of fp32, as on Intel's GPUs.
+    bool rounds_alike = false;
     /// VK_KHR_shader_float_controls: what shaders may ask the driver to keep. Numerical promises
     /// about NaN, infinities and -0.0 are the driver's too only with the first.
     bool float_controls = false;

@@ -18,7 +18,7 @@ using ModuleWords = std::vector<std::uint32_t>;
 struct ModuleHead {
     std::size_t capabilities_end = kHeaderWords, extensions_end = kHeaderWords, modes_end = 0;
     std::uint32_t entry = 0;  ///< the entry point's function
-    bool has_extension = false, float16 = false;
+    bool has_extension = false, float16 = false, rounds_f16 = false;
 };
 
 ModuleHead read_head(const ModuleWords& code, std::string_view extension) {
@@ -40,6 +40,8 @@ ModuleHead read_head(const ModuleWords& code, std::string_view extension) {
             head.modes_end = end;
         } else if (op == kOpExecutionMode || op == kOpExecutionModeId) {
             head.modes_end = end;
+            head.rounds_f16 =
+                head.rounds_f16 || (words == 4 && code[at + 2] == kExecutionModeRoundingModeRTE && code[at + 3] == 16);
         }
     }
     return head;
@@ -68,6 +70,9 @@ void ask_for_float_modes(ModuleWords& code, const Capabilities& device) {
     }
     if (device.keeps_subnormal_f16) {
         ask(kCapabilityDenormPreserve, kExecutionModeDenormPreserve, 16);
+    }
+    if (device.rounds_alike && found.rounds_f16) {  // the module has the capability
+        modes.insert(modes.end(), {head(kOpExecutionMode, 4), found.entry, kExecutionModeRoundingModeRTE, 32});
     }
     if (modes.empty()) {
         return;

@@ -167,6 +167,7 @@ enum : std::uint32_t {
     kExecutionModeLocalSizeId = 38,
     kExecutionModeDenormPreserve = 4459,
     kExecutionModeSignedZeroInfNanPreserve = 4461,
+    kExecutionModeRoundingModeRTE = 4462,
     kStorageUniformConstant = 0,
     kStorageUniform = 2,
     kStorageWorkgroup = 4,

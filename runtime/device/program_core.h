@@ -138,7 +138,9 @@ struct ProgramCore {
 
     ~ProgramCore();
 
-    bool has_host_scratch() const noexcept { return scratch_of_host.buffer != VK_NULL_HANDLE; }
+    bool has_host_scratch() const noexcept {
+        return scratch_of_host.buffer != VK_NULL_HANDLE && scratch_of_host.bytes != 0;
+    }
 
     /// Allocates what all need. If `host_scratch` has a buffer, the arena lies there.
     void allocate(const BufferRange& host_scratch = {});

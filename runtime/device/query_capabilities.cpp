@@ -129,8 +129,9 @@ void query_floats(const InstanceTable& api, VkPhysicalDevice physical, Capabilit
     if (has_extension(api, physical, VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME)) {
         const auto small = features_of<VkPhysicalDeviceShaderFloat16Int8Features>(
             api, physical, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES);
+        c.rounds_alike = floats.roundingModeIndependence == kNone;
         c.float16 = small.shaderFloat16 == VK_TRUE && floats.shaderRoundingModeRTEFloat16 == VK_TRUE &&
-                    floats.roundingModeIndependence != kNone;
+                    (!c.rounds_alike || floats.shaderRoundingModeRTEFloat32 == VK_TRUE);
     }
 }
 

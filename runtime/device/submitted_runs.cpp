@@ -70,6 +70,9 @@ void SubmittedRuns::end() noexcept {
     } catch (...) {
         dropped = submitted;
         why_dropped_ = std::current_exception();
+        if (timed.submissions == 1) {  // all of the run did not run
+            state_writes = writes_before_;
+        }
     }
 }
 

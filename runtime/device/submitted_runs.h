@@ -33,6 +33,7 @@ struct SubmittedRuns {
     void begin() noexcept {
         timed = {};
         canary.begin();
+        writes_before_ = state_writes;
     }
     /// A part of the run is this submission of the device.
     void follow(const VulkanDevice::Submission& submission) noexcept;
@@ -76,6 +77,7 @@ private:
 
     std::string program_;
     std::exception_ptr why_dropped_;
+    std::uint64_t writes_before_ = 0;  ///< state_writes when the run began
 };
 
 }  // namespace vkf

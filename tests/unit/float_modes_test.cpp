@@ -89,6 +89,27 @@ TEST_CASE("float modes: a module that computes in f16 and names the extension") 
                      Words{spv::head(spv::kOpCapability, 2), spv::kCapabilitySignedZeroInfNanPreserve}) == 1);
 }
 
+TEST_CASE("float modes: where all floats are rounded alike, fp32 is asked to be rounded as f16 is") {
+    Words code = module_of({kShader, spv::kCapabilityFloat16}, kExtensionWords);
+    const Words nearest = mode(spv::kExecutionModeRoundingModeRTE, 32);
+    Capabilities device;
+    device.rounds_alike = true;
+    Words without = code;
+    ask_for_float_modes(without, device);
+    CHECK(without == code);  // which rounds nothing
+    const Words name{spv::head(spv::kOpName, 3), 4, 0}, rounds = mode(spv::kExecutionModeRoundingModeRTE, 16);
+    code.insert(code.end() - static_cast<std::ptrdiff_t>(name.size()), rounds.begin(), rounds.end());
+    Words both = code;
+    ask_for_float_modes(both, device);
+    std::vector<Words> all = instructions(both);
+    CHECK(std::count(all.begin(), all.end(), nearest) == 1);
+    CHECK(all.back() == name);
+    device.rounds_alike = false;
+    ask_for_float_modes(code, device);
+    all = instructions(code);
+    CHECK(std::count(all.begin(), all.end(), nearest) == 0);
+}
+
 TEST_CASE("float modes: nothing is asked of a device that offers nothing, nor in what is no module") {
     const Words whole = module_of({kShader}, {});
     Words code = whole;
