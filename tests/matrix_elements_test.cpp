@@ -257,7 +257,7 @@ TEST_SUITE("matrix elements") {
         if (!has_elements()) {
             return;
         }
-        const ElementsCase c{.m = 33, .n = 128, .k = 512, .transpose_b = false};
+        const ElementsCase c{.m = 31, .n = 128, .k = 512, .transpose_b = false};
         const Believed gpu([](Capabilities& d) {
             as_gpu(d);
             d.storage_range = 65536;
