@@ -49,6 +49,8 @@ constexpr std::int64_t kSmallTileRows = 16;
 
 /// Rows of a tile with four lanes, and where there are many.
 constexpr uint kFourLanesRows = 8, kFourLanesManyRows = 16;
+/// Of weights in f32 and int4, of which a step takes more instructions.
+constexpr uint kFourLanesManyRowsOfLongSteps = 12;
 
 /// Processors: tiles in registers, their loads shared out over the lanes where the subgroup's size
 /// is certain. The more rows a tile has, the fewer loads a product needs, and the longer its code
@@ -92,7 +94,12 @@ void choose_for_processor(Choice& choice, const Capabilities& device, const Cons
         if (most_rows > small) {
             // rows that are read along m are handed round by shuffles, and 16 take longer then
             const bool along_m = form.values()[kMatmulSpecALoad] == kMatmulAVecM;
-            const Tuned rows = tuned(device, "matmul_rows", along_m ? kFourLanesRows : kFourLanesManyRows);
+            const uint b_load = form.values()[kMatmulSpecBLoad];
+            const bool long_steps = b_load <= kMatmulBPacked || b_load == kMatmulBPacked + kPackedInt4;
+            const Tuned rows = tuned(device, "matmul_rows",
+                                     along_m      ? kFourLanesRows
+                                     : long_steps ? kFourLanesManyRowsOfLongSteps
+                                                  : kFourLanesManyRows);
             choice.add(kLanes4, constants(4, rows.value), kAnyRows, rows.value, 16,
                        "many rows: " + std::to_string(rows.value) + "x16 tiles" + rows.note);
         }

@@ -18,7 +18,7 @@ using Values = std::vector<std::uint32_t>;
 Values matmul_rows(const Capabilities& c) {
     if (c.cpu()) {
         const std::uint32_t lanes = matmul_lanes(c);
-        return lanes == 8 ? Values{8, 16, 24, 32} : lanes == 4 ? Values{4, 8, 16} : Values{4, 8};
+        return lanes == 8 ? Values{8, 16, 24, 32} : lanes == 4 ? Values{4, 8, 12, 16} : Values{4, 8};
     }
     Values out;
     for (const std::uint32_t rows : {32u, 64u, 128u}) {
