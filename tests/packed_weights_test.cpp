@@ -176,6 +176,17 @@ TEST_CASE("packed weights: long sums") {
     }
 }
 
+TEST_CASE("packed weights: many rows, sums that end within a step, eight codes and a group") {
+    for (const WeightType type : kAllTypes) {
+        CAPTURE(name_of(type));
+        for (const std::int64_t k : {8, 32, 36, 37, 44, 68, 100}) {
+            CAPTURE(k);
+            CHECK(mismatch({.x_shape = {141, k}, .columns = 35}, type) == "");
+        }
+        CHECK(mismatch({.x_shape = {133, 44}, .columns = 17}, type, 43) == "");
+    }
+}
+
 TEST_CASE("packed weights: a NaN stays in its row") {
     for (const WeightType type : kAllTypes) {
         CHECK(mismatch({.x_shape = {3, 37}, .columns = 33}, type, 36) == "");
