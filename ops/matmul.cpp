@@ -109,12 +109,16 @@ std::vector<Value> matmul_gradient(const GradientSite& site) {
     if (site.wanted(1)) {
         const bool one_b = b.rank() == 2 && a.rank() > 2 && !p.masked_weights;
         const Value rows = one_b ? all_rows(a) : a, d = one_b ? all_rows(dc) : dc;
-        if (p.transpose_b) {
-            out[1] = gradient_product(transposed(d), rows, p, p.masked_gradient, b);
-        } else if (p.masked_gradient) {  // only the first operand's masks are looked at
-            out[1] = transposed(gradient_product(transposed(d), rows, p, true, transposed(b)));
+        // only the first operand's masks are looked at
+        const bool a_first = !p.masked_gradient && (p.masked_weights || !p.transpose_b);
+        if (a_first) {
+            const Value of_columns = p.transpose_b ? transposed(b) : b;
+            const Value db = gradient_product(transposed(rows), d, p, p.masked_weights, of_columns);
+            out[1] = p.transpose_b ? transposed(db) : db;
         } else {
-            out[1] = gradient_product(transposed(rows), d, p, p.masked_weights, b);
+            const Value of_rows = p.transpose_b ? b : transposed(b);
+            const Value db = gradient_product(transposed(d), rows, p, p.masked_gradient, of_rows);
+            out[1] = p.transpose_b ? db : transposed(db);
         }
     }
     if (p.bias && site.wanted(2)) {

@@ -3,6 +3,8 @@
 // buffer whose sums are taken in parts.
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "ops/gradients.h"
 #include "ops/optimizer.h"
 #include "tests/believed.h"
@@ -139,6 +141,27 @@ TEST_CASE("matmul backward: parts of a masked product are added up also where a 
             return check.run(matmul(weights, check.input("b", right), {.masked_weights = true}));
         };
         CHECK(difference(product(b), product(zeros), {.absolute = 1e-6}) == "");
+    }
+}
+
+TEST_CASE("matmul backward: what comes in for a query reaches no key that it does not see, however b lies") {
+    const Tensor weights({2, 3}, {0.5, -0.0, 0.5, 0.25, 0.75, 0.0});  // query 0 does not see key 1
+    const Tensor values = random_tensor({3, 4}, 1);
+    for (const double bad : {kNan, kInf}) {
+        Tensor dy = random_tensor({2, 4}, 2);
+        for (std::int64_t j = 0; j < 4; ++j) {
+            dy.at({0, j}) = bad;
+        }
+        for (const bool transposed : {false, true}) {
+            CAPTURE(transposed);
+            OpCheck check;
+            const Value b = check.input("b", transposed ? transpose(values, 0, 1) : values);
+            const Value y = matmul(check.input("a", weights), b, {.transpose_b = transposed, .masked_weights = true});
+            Tensor db = check.run(contiguous(gradients(y, {b}, check.input("dy", dy)).front()));
+            db = transposed ? transpose(db, 0, 1) : db;
+            CHECK(difference(slice(db, 0, 1, 1), reference::scale(slice(dy, 0, 1, 1), 0.75)) == "");
+            CHECK(!std::isfinite(db.at({0, 0})));
+        }
     }
 }
 
