@@ -350,20 +350,21 @@ vkf_result vkf_module_error(vkf_module* module, const char* what) {
 }
 
 vkf_result vkf_use_glsl_compiler(void (*compile)(void* user, const char* source, const char* name, vkf_module* module),
-                                 void* user) {
+                                 void* user, bool several_threads) {
     return guard(__func__, [&] {
         if (!compile) {
             vkf::use_glsl_compiler({});
             return;
         }
-        vkf::use_glsl_compiler([compile, user](const std::string& source, const std::string& name) {
+        const auto made = [compile, user](const std::string& source, const std::string& name) {
             vkf_module module;
             compile(user, source.c_str(), name.c_str(), &module);
             if (!module.error.empty() || module.words.empty()) {
                 throw vkf::Error(module.error.empty() ? "the host's compiler gave nothing" : module.error, name);
             }
             return std::move(module.words);
-        });
+        };
+        vkf::use_glsl_compiler(made, several_threads);
     });
 }
 

@@ -33,18 +33,42 @@ struct Module {
 
 /// Modules by name and text, as long as anybody keeps them. A mod that is made again for every
 /// graph is compiled once, and has one pipeline a device.
-std::shared_ptr<const Shader> module_of(const std::string& name, const std::string& source) {
-    static std::mutex mutex;
-    static std::map<std::pair<std::string, std::string>, std::weak_ptr<const Module>> modules;
-    const std::scoped_lock lock(mutex);
-    std::erase_if(modules, [](const auto& entry) { return entry.second.expired(); });
-    std::weak_ptr<const Module>& known = modules[{name, source}];
-    std::shared_ptr<const Module> module = known.lock();
-    if (!module) {
-        module = std::make_shared<const Module>(name, compile_glsl(source, name));
-        known = module;
+class Modules {
+public:
+    std::shared_ptr<const Shader> find_or_compile(const std::string& name, const std::string& source) {
+        const std::pair key(name, source);
+        std::shared_ptr<const Module> module = known(key, nullptr);
+        if (!module) {  // compiled without the lock: a host's compiler may wait for other threads
+            module = known(key, std::make_shared<const Module>(name, compile_glsl(source, name)));
+        }
+        return {module, &module->shader};
     }
-    return {module, &module->shader};
+
+private:
+    using Key = std::pair<std::string, std::string>;
+
+    /// The module that is kept; where there is none, `made` is kept.
+    std::shared_ptr<const Module> known(const Key& key, std::shared_ptr<const Module> made) {
+        const std::scoped_lock lock(mutex_);
+        std::erase_if(modules_, [](const auto& entry) { return entry.second.expired(); });
+        if (const auto found = modules_.find(key); found != modules_.end()) {
+            if (std::shared_ptr<const Module> module = found->second.lock()) {
+                return module;
+            }
+        }
+        if (made) {
+            modules_[key] = made;
+        }
+        return made;
+    }
+
+    std::mutex mutex_;
+    std::map<Key, std::weak_ptr<const Module>> modules_;
+};
+
+Modules& modules() {
+    static Modules all;
+    return all;
 }
 
 /// Throws where the text, beside its comments, uses a word for what kernels do not bind to a mod.
@@ -146,7 +170,7 @@ std::shared_ptr<const Shader> ScoreMod::shader(const std::string& name, std::str
     text += source.substr(version_end, marker - version_end);
     text += state_->snippet;
     text += source.substr(marker + kMarker.size());
-    std::shared_ptr<const Shader> shader = module_of(name, text);
+    std::shared_ptr<const Shader> shader = modules().find_or_compile(name, text);
     const std::scoped_lock lock(state_->mutex);
     if (std::find(state_->kept.begin(), state_->kept.end(), shader) == state_->kept.end()) {
         state_->kept.push_back(shader);

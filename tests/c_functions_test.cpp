@@ -461,7 +461,7 @@ TEST_CASE("c functions: a compiler of the host's") {
         vkf_module_error(module, "no such thing today");
     };
     std::string asked;
-    OK(vkf_use_glsl_compiler(refuses, &asked));
+    OK(vkf_use_glsl_compiler(refuses, &asked, false));
     std::uint64_t count = 0;
     CHECK(vkf_compile_glsl("void main() {}", "mine", nullptr, 0, &count) == VKF_ERROR);
     CHECK(contains(vkf_last_error(), "no such thing today"));
@@ -470,12 +470,12 @@ TEST_CASE("c functions: a compiler of the host's") {
         const std::uint32_t words[] = {1, 2, 3};
         vkf_module_words(module, words, 3);
     };
-    OK(vkf_use_glsl_compiler(gives, nullptr));
+    OK(vkf_use_glsl_compiler(gives, nullptr, true));
     std::uint32_t words[4] = {};
     OK(vkf_compile_glsl("void main() {}", "mine", words, 4, &count));
     CHECK(count == 3);
     CHECK(words[2] == 3);
-    OK(vkf_use_glsl_compiler(nullptr, nullptr));
+    OK(vkf_use_glsl_compiler(nullptr, nullptr, false));
 }
 
 TEST_SUITE_END();

@@ -7,7 +7,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "ops/ops.h"
 #include "runtime/compile/glsl.h"
@@ -347,6 +350,29 @@ TEST_CASE("score_mod: without a compiler an error says what to do") {
     const std::string said = error_of([&] { device().compile(g); });
     CHECK(contains(said, "/nowhere/libshaderc.so.1"));
     CHECK(contains(said, "VKFORMER_SHADERC"));
+}
+
+TEST_CASE("score_mod: a host's compiler for several threads may wait for one that needs it") {
+    const Environment none("VKFORMER_SHADERC", "");
+    int calls = 0;
+    use_glsl_compiler(
+        [&calls](const std::string&, const std::string& name) {
+            if (++calls == 1) {
+                std::thread([&] {
+                    CHECK(name == "outer");
+                    CHECK(!glsl_compiler().empty());
+                    returning("score + 2.0").shader("inner", glsl::kScoreModGlsl.text());
+                }).join();
+            }
+            return std::vector<std::uint32_t>{1, 2, 3};
+        },
+        true);
+    const ScoreMod mod = returning("score + 1.0");
+    const auto made = mod.shader("outer", glsl::kScoreModGlsl.text());
+    CHECK(calls == 2);
+    CHECK(mod.shader("outer", glsl::kScoreModGlsl.text()) == made);
+    CHECK(calls == 2);
+    use_glsl_compiler({});
 }
 
 TEST_SUITE_END();

@@ -79,13 +79,6 @@ void upload(vkf::Program& program, const std::string& input, const Array& array)
     }
 }
 
-/// The turn of a thread that keeps the interpreter's lock, and waits without it.
-std::unique_lock<Mutex> turn_of(Mutex& mutex) {
-    require_no_fork();
-    const Released release;
-    return std::unique_lock(mutex);
-}
-
 /// An array for an output of the last run.
 struct Room {
     nb::object array;

@@ -123,18 +123,6 @@ vkf::Weights load(const vkf::Device& device, nb::handle tensors, const vkf::Grap
     });
 }
 
-/// The turn of a thread that keeps the interpreter's lock, and waits without it.
-struct GlslTurn {
-    GlslTurn() {
-        require_no_fork();
-        const Released release;
-        glsl_mutex().lock();
-    }
-    ~GlslTurn() { glsl_mutex().unlock(); }
-    GlslTurn(const GlslTurn&) = delete;
-    GlslTurn& operator=(const GlslTurn&) = delete;
-};
-
 /// Weights that are written out by name are all meant: files may have more than a graph wants.
 void require_known(const vkf::Graph& graph, nb::handle weights) {
     if (!nb::hasattr(weights, "items") || nb::isinstance<vkf::Safetensors>(weights)) return;
@@ -179,10 +167,8 @@ std::shared_ptr<Program> compile(const vkf::Device& device, const vkf::Graph& gr
     const bool has_weights = !loaded.layout().tensors().empty();
     if (has_weights) layout = &loaded.layout();
     // The plan is made of the graph with the interpreter's lock; pipelines need the plan alone.
-    vkf::Plan plan = [&] {
-        const GlslTurn turn;
-        return vkf::make_plan(graph, device.capabilities(), *layout, {options.arithmetic, options.rewrite});
-    }();
+    require_no_fork();
+    vkf::Plan plan = vkf::make_plan(graph, device.capabilities(), *layout, {options.arithmetic, options.rewrite});
     if (!plan.weights.empty() && layout->tensors().empty()) {
         device.compile(graph, vkf::Weights(), options);  // throws, naming the weight
     }
@@ -435,12 +421,12 @@ void bind_device(nb::module_& m) {
         },
         "Numbers that are worth measuring on a device.");
     m.def(
-        "glsl_compiler", [] { return unlocked(glsl_mutex(), [] { return vkf::glsl_compiler(); }); },
+        "glsl_compiler", [] { return unlocked([] { return vkf::glsl_compiler(); }); },
         "The compiler of GLSL that is used; empty: there is none.");
     m.def(
         "compile_glsl",
         [](const std::string& source, const std::string& shader) {
-            return unlocked(glsl_mutex(), [&] { return vkf::compile_glsl(source, shader); });
+            return unlocked([&] { return vkf::compile_glsl(source, shader); });
         },
         "source"_a, "name"_a, "Compiles a compute shader's text to SPIR-V words. ValueError has the compiler's text.");
     m.def(
@@ -459,11 +445,12 @@ void bind_device(nb::module_& m) {
                         (*shared)(source, shader), "use_glsl_compiler: what its function gave", "a list of words");
                 };
             }
-            unlocked(glsl_mutex(), [&] { vkf::use_glsl_compiler(std::move(made)); });
+            unlocked([&] { vkf::use_glsl_compiler(std::move(made), true); });
         },
         "compiler"_a.none(),
         nb::sig("def use_glsl_compiler(compiler: typing.Callable[[str, str], list[int]] | None) -> None"),
-        "Sets a compiler of GLSL, (source, name) -> SPIR-V words, that is used from now on; None removes it.");
+        "Sets a compiler of GLSL, (source, name) -> SPIR-V words, that is used from now on; None removes it. "
+        "Several threads may call it at once.");
 }
 
 }  // namespace py

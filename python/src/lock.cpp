@@ -76,11 +76,6 @@ bool& in_queue_hook() {
     return inside;
 }
 
-Mutex& glsl_mutex() {
-    static auto* mutex = new Mutex;  // threads may outlive what is static
-    return *mutex;
-}
-
 bool may_release() {
     return Py_IsInitialized() != 0 && !g_ending && !g_forked && !lock_given_up() &&
            PyGILState_GetThisThreadState() != nullptr;

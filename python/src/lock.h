@@ -128,9 +128,6 @@ Owned<T> owned(T object, std::shared_ptr<Mutex> mutex = std::make_shared<Mutex>(
     return Owned<T>(new T(std::move(object)), DeleteUnlocked{std::move(mutex)});
 }
 
-/// What the making of plans takes: a compiler of GLSL may be a function of Python's.
-Mutex& glsl_mutex();
-
 /// Throws in a child of a process that had made a device: what is made of it has threads and memory
 /// that a fork does not bring along. Throws within the lock functions of a host's queue, too.
 void require_no_fork();
@@ -154,6 +151,13 @@ auto unlocked(F work) {
     require_no_fork();
     const Released release;
     return work();
+}
+
+/// The turn of a thread that keeps the interpreter's lock, and waits without it.
+inline std::unique_lock<Mutex> turn_of(Mutex& mutex) {
+    require_no_fork();
+    const Released release;
+    return std::unique_lock(mutex);
 }
 
 /// Waits for a run of a program, behind its mutex.

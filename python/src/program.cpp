@@ -296,17 +296,22 @@ void bind_program(nb::module_& m) {
             nb::sig("def download(self, output: str) -> numpy.ndarray"),
             "An output of the last run; bfloat16 is widened to float32.")
         .def(
-            "shape", [](const P& p, const std::string& port) { return nb::tuple(nb::cast(p.get().shape(port))); },
+            "shape",
+            [](const P& p, const std::string& port) {
+                const auto turn = turn_of(*p.mutex);
+                return nb::tuple(nb::cast(p.get().shape(port)));
+            },
             "name"_a, nb::sig("def shape(self, name: str) -> tuple[int, ...]"),
             "The current sizes of an input or output.")
         .def_prop_ro(
-            "memory", [](const P& p) { return p.get().memory(); },
+            "memory", [](const P& p) { return unlocked(*p.mutex, [&] { return p.get().memory(); }); },
             "Bytes that the program takes, by what they are for.")
         .def(
             "record",
             [](P& p, std::uint64_t commands, const nb::dict& buffers, const nb::dict& images,
                const std::map<std::string, std::int64_t>& sizes, std::uint32_t slot) {
                 const auto all = bound(buffers, images, sizes, slot);
+                const auto turn = turn_of(*p.mutex);
                 require(p.get().record(handle_of<VkCommandBuffer>(commands), all->recording), "record");
             },
             "commands"_a, "buffers"_a, "images"_a = nb::dict(), "sizes"_a = std::map<std::string, std::int64_t>(),
@@ -316,7 +321,11 @@ void bind_program(nb::module_& m) {
         .def(
             "begin",
             [](P& p, const nb::dict& buffers, const nb::dict& images, const std::map<std::string, std::int64_t>& sizes,
-               std::uint32_t slot) { require(p.get().begin(bound(buffers, images, sizes, slot)->recording), "begin"); },
+               std::uint32_t slot) {
+                const auto all = bound(buffers, images, sizes, slot);
+                const auto turn = turn_of(*p.mutex);
+                require(p.get().begin(all->recording), "begin");
+            },
             "buffers"_a, "images"_a = nb::dict(), "sizes"_a = std::map<std::string, std::int64_t>(), "slot"_a = 0,
             "Binds the arguments of a recording in segments to a slot.")
         .def(
@@ -324,6 +333,7 @@ void bind_program(nb::module_& m) {
             [](P& p, std::uint64_t commands, double budget, std::uint32_t slot) {
                 require_slot(p, slot, "record_segment");
                 vkf::Segment segment;
+                const auto turn = turn_of(*p.mutex);
                 require(p.get().record_segment(handle_of<VkCommandBuffer>(commands), budget, segment, slot),
                         "record_segment");
                 return segment;
@@ -335,6 +345,7 @@ void bind_program(nb::module_& m) {
             [](const P& p, const std::map<std::string, std::int64_t>& sizes) {
                 std::vector<vkf::SizeSetting> settings;
                 for (const auto& [symbol, value] : sizes) settings.push_back({symbol, value});
+                const auto turn = turn_of(*p.mutex);
                 return p.get().cost(settings);
             },
             "sizes"_a = std::map<std::string, std::int64_t>(), "The cost of the whole program at these sizes.")
@@ -342,6 +353,7 @@ void bind_program(nb::module_& m) {
             "finished",
             [](P& p, std::uint32_t slot) {
                 require_slot(p, slot, "finished");
+                const auto turn = turn_of(*p.mutex);
                 p.get().finished(slot);
             },
             "slot"_a,

@@ -189,7 +189,7 @@ void bind_trainer(nb::module_& m) {
         .def(nb::new_([](const vkf::Device& device, vkf::Graph& graph, V loss, const Vs& parameters,
                          const vkf::Weights& weights, TRAINER_TYPES) {
                  const vkf::TrainerOptions options = TRAINER_VALUES;
-                 return unlocked(glsl_mutex(), [&] {
+                 return unlocked([&] {
                      return std::make_unique<T>(
                          T{owned(vkf::Trainer(device, graph, loss, parameters, options, weights))});
                  });
@@ -267,9 +267,8 @@ void bind_trainer(nb::module_& m) {
                                               .load = load_options(matrices, choose, pack_on, load_progress),
                                               .seed = seed,
                                               .trainer = TRAINER_VALUES};
-                 return unlocked(glsl_mutex(), [&] {
-                     return std::make_unique<F>(F{owned(vkf::FineTuner(device, checkpoint, model, options))});
-                 });
+                 return unlocked(
+                     [&] { return std::make_unique<F>(F{owned(vkf::FineTuner(device, checkpoint, model, options))}); });
              }),
              "device"_a, "checkpoint"_a, "model"_a, nb::kw_only(), "max_batch"_a = 1, "micro_batch"_a = 0,
              "max_tokens"_a = 0, "lora"_a = nb::none(), "seed"_a = 0, TRAINER_NAMES, "matrices"_a = nb::none(),

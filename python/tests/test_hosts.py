@@ -4,6 +4,9 @@ command buffer, on its buffers."""
 
 import ctypes as c
 import ctypes.util
+import sys
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -99,6 +102,40 @@ class Host:
         self.vk.vkDestroyInstance(self.instance, None)
 
 
+def calls_beside_recording(host, device, x_buffer, y_buffer):
+    """Calls of a thread answer what they are asked while another one records, which nobody submits."""
+    g = vkf.Graph()
+    g.output("y", vkf.scale(g.input("x", [128]), 2))
+    program = device.compile(g)
+    program.allocate()
+    buffers = {"x": (x_buffer, 0, 512), "y": (y_buffer, 0, 512)}
+    ended, wrong = [], []
+
+    def calls():
+        n = 0
+        while not ended:
+            n = (n + 1) % 1000
+            if not (program(x=np.full(128, n, np.float32))["y"] == 2 * n).all():
+                wrong.append(n)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread = threading.Thread(target=calls)
+    thread.start()
+    try:
+        end = time.monotonic() + 1.5
+        while time.monotonic() < end:
+            assert program.shape("y") == (128,)
+            host.call("vkBeginCommandBuffer", host.commands, c.byref(BeginInfo(42)))
+            program.record(host.commands.value, buffers)
+            host.call("vkResetCommandBuffer", host.commands, 0)
+    finally:
+        ended.append(1)
+        thread.join()
+        sys.setswitchinterval(before)
+    assert not wrong
+
+
 def test_a_host_records(tmp_path):
     host = Host()
     locked = []
@@ -138,6 +175,7 @@ def test_a_host_records(tmp_path):
     program.finished(0)
     with pytest.raises(ValueError, match="nothing"):
         host.submit(lambda commands: program.record(commands, {"nothing": (x_buffer, 0, 4)}))
+    calls_beside_recording(host, device, x_buffer, y_buffer)
     del program, device
     import gc
 

@@ -268,6 +268,22 @@ def test_a_progress_may_not_call_what_it_tells_of(device):
     seen = []
     device.load({"w": np.ones((64, 64), np.float32)}, progress=lambda *_: seen.append(vkf.relu(np.ones(3, np.float32)).tolist()))
     assert seen and seen[0] == [1, 1, 1]
+    seen.clear()
+    vkf.FineTuner(device, checkpoint, facts, max_tokens=8,
+                  load_progress=lambda *_: seen.append(vkf.relu(np.ones(3, np.float32)).tolist()))
+    assert seen and seen[0] == [1, 1, 1]
+
+
+def test_functions_and_modules_do_not_wait_for_each_other():
+    linear = vkf.nn.Linear(8, 4)
+    linear.load_state_dict({"weight": np.ones((4, 8), np.float32), "bias": np.ones(4, np.float32)})
+    one = np.ones((1, 8), np.float32)
+
+    def by_module(x):
+        in_threads([lambda: linear(one), lambda: vkf.silu(np.ones(7, np.float32)), vkf.default_device])
+        return x * float(linear(one)[0, 0])
+
+    assert vkf.function(by_module)(np.ones(3, np.float32)).tolist() == [9, 9, 9]
 
 
 def test_a_thread_is_not_taken_for_one_that_has_ended(model):
@@ -378,13 +394,42 @@ attend(1)
 threads = [threading.Thread(target=attend, args=(n,)) for n in range(2, 6)]
 for t in threads: t.start()
 for t in threads: t.join()
-for n, again in enumerate((lambda: attend(7), vkf.glsl_compiler, lambda: vkf.compile_glsl("", "x"), lambda: vkf.use_glsl_compiler(None))):
-    what = again
+kept = vkf.ScoreMod("float score_mod(float s, uint b, uint h, uint q, uint k) { return s; }")
+def with_weight(w, g):
+    v = g.input("x", [1, 1, 4, 8])
+    return vkf.attention(v, v, v, score_mod=kept).y * w
+def train(n):
+    g = vkf.Graph()
+    w = g.state("w", [8])
+    vkf._vkformer.TrainerCore(vkf.default_device(), g, vkf.sum(with_weight(w, g)), [w])
+def forget():
+    g = vkf.Graph()
+    g.output("y", with_weight(g.weight("w", [8]), g))
     try:
-        attend(100 + n); print("ran")
-    except vkf.Error as e:
-        assert "at work" in str(e), e
-what = lambda: None
+        vkf.default_device().compile(g); print("compiled")
+    except ValueError as e:
+        assert "w" in str(e), e
+def in_thread(work):
+    t = threading.Thread(target=work, daemon=True)
+    t.start()
+    t.join(60)
+    if t.is_alive(): print("waits for ever", flush=True)
+ran = []
+def once(work):
+    def call():
+        global what
+        what = lambda: None
+        work()
+        ran.append(1)
+    return call
+# what a compiler calls, and other threads that it waits for
+for n, again in enumerate((lambda: attend(7), vkf.glsl_compiler, lambda: vkf.compile_glsl("#version 450\\nvoid main() {}", "x"),
+                           lambda: in_thread(lambda: attend(8)), lambda: in_thread(forget), lambda: in_thread(lambda: train(9)),
+                           lambda: in_thread(lambda: vkf.use_glsl_compiler(None)))):
+    what = once(again)
+    attend(100 + n)
+    assert len(ran) == n + 1
+vkf.use_glsl_compiler(compiler)
 attend(200)
 print("done")
 """

@@ -16,6 +16,8 @@ from . import _vkformer as _c
 # What runs it, which arguments are inputs, what makes results of the arrays, their order.
 _Entry = tuple[Callable[[Any], Any], tuple[int, ...], Any, "list[int] | None", _c.Program]
 
+# Of the device, and of the set of functions. Who has it takes no other lock: whoever describes or
+# compiles has that of a function or module, and asks for the device.
 _lock = threading.RLock()
 _device: _c.Device | None = None
 _functions: weakref.WeakSet["Function"] = weakref.WeakSet()
@@ -37,20 +39,23 @@ def set_default_device(device: _c.Device | None) -> None:
     global _device
     with _lock:
         _device = device
-        clear_programs()
+    clear_programs()
 
 
 def clear_programs() -> None:
     """Forgets every program that functions of arrays have compiled, and frees their memory."""
-    with _lock:  # threads that make functions wait
-        for function in list(_functions):
-            function.clear()
+    with _lock:
+        functions = list(_functions)
+    for function in functions:
+        function.clear()
 
 
 def _forked() -> None:
-    """In the child of a fork: a thread that is not there any more may hold the lock."""
+    """In the child of a fork: a thread that is not there any more may hold the locks."""
     global _lock
     _lock = threading.RLock()
+    for function in list(_functions):
+        function._lock = threading.RLock()
     _c._forked()  # type: ignore[attr-defined]
 
 
@@ -158,6 +163,7 @@ class Function:
         self._f, self._dims, self._device = f, tuple(dims), device
         self._exact: dict[Any, _Entry] = {}
         self._programs: collections.OrderedDict[Any, _c.Program] = collections.OrderedDict()
+        self._lock = threading.RLock()  # of these two
         self.__name__ = getattr(f, "__name__", "function")
         self.__doc__ = f.__doc__
         # names of arguments, for messages
@@ -174,7 +180,7 @@ class Function:
 
     def clear(self) -> None:
         """Forgets the programs, and frees their memory."""
-        with _lock:
+        with self._lock:
             self._exact.clear()
             self._programs.clear()
 
@@ -223,7 +229,7 @@ class Function:
         if arrays[0] is None:
             name = self._names[0] if self._names else f"{self._further}0"
             raise TypeError(f"{self.__name__}: {name}: is None; an array is wanted")
-        with _lock:
+        with self._lock:
             device = self._device or tensors or default_device()
             sizes: list[tuple[str, ...]] = []
             family: list[Any] = []

@@ -108,12 +108,13 @@ private:
     void (*result_release_)(void*) = nullptr;
 };
 
-/// The compilers that can be used. The mutex is held where it is used: glslang shares things
-/// between its compilations, and not every version locks them. A host's compiler may ask for its
-/// name meanwhile.
+/// The compilers that can be used. The mutex is held while one works, unless it is a host's for
+/// several threads: glslang shares things between its compilations, and not every version locks
+/// them. A host's compiler may ask for its name meanwhile.
 struct Compilers {
     std::recursive_mutex mutex;
     GlslCompiler host;
+    bool host_takes_threads = false;
     std::map<std::string, Shaderc> opened;
 
     const Shaderc& shaderc(const char* name) { return opened.try_emplace(name, name).first->second; }
@@ -128,12 +129,14 @@ struct Choice {
     std::string name;  // empty: there is no compiler
     GlslCompiler compile;
     std::string why_not;
+    bool takes_threads = false;
 };
 
 Choice choice_of(const Shaderc& library) {
     return {library.name(),
             [&](const std::string& source, const std::string& name) { return library.compile(source, name); },
-            {}};
+            {},
+            false};
 }
 
 Choice choose(Compilers& all) {
@@ -141,13 +144,13 @@ Choice choose(Compilers& all) {
     if (named && *named) {
         const Shaderc& library = all.shaderc(named);
         return library ? choice_of(library)
-                       : Choice{{}, {}, "what VKFORMER_SHADERC names is no libshaderc: " + library.why_not()};
+                       : Choice{{}, {}, "what VKFORMER_SHADERC names is no libshaderc: " + library.why_not(), false};
     }
     if (all.host) {
-        return {"the host's compiler", all.host, {}};
+        return {"the host's compiler", all.host, {}, all.host_takes_threads};
     }
 #ifdef VKFORMER_RUNTIME_GLSLANG
-    return {"glslang, linked in", compile_glsl_linked, {}};
+    return {"glslang, linked in", compile_glsl_linked, {}, false};
 #else
     std::string tried;
     for (const char* name : kShadercNames) {
@@ -162,16 +165,18 @@ Choice choose(Compilers& all) {
         {},
         "there is no GLSL compiler. Install libshaderc (Debian 13, Ubuntu: libshaderc1; Debian 12's lacks symbols), or "
         "build vkformer with -DVKFORMER_RUNTIME_GLSLANG=ON, or give it one of yours (use_glsl_compiler). Tried:" +
-            tried};
+            tried,
+        false};
 #endif
 }
 
 }  // namespace
 
-void use_glsl_compiler(GlslCompiler compiler) {
+void use_glsl_compiler(GlslCompiler compiler, bool several_threads) {
     Compilers& all = compilers();
     const std::scoped_lock lock(all.mutex);
-    all.host = std::move(compiler);
+    std::swap(all.host, compiler);  // the one before is destroyed behind the lock
+    all.host_takes_threads = several_threads;
 }
 
 std::string glsl_compiler() {
@@ -182,10 +187,13 @@ std::string glsl_compiler() {
 
 std::vector<std::uint32_t> compile_glsl(const std::string& source, const std::string& name) {
     Compilers& all = compilers();
-    const std::scoped_lock lock(all.mutex);
+    std::unique_lock lock(all.mutex);
     const Choice choice = choose(all);
     if (!choice.compile) {
         throw Error(choice.why_not, name);
+    }
+    if (choice.takes_threads) {
+        lock.unlock();
     }
     return choice.compile(source, name);
 }
