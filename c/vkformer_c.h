@@ -644,7 +644,8 @@ typedef struct vkf_module vkf_module;
 VKF_API vkf_result vkf_module_words(vkf_module* module, const uint32_t* words, uint64_t count);
 VKF_API vkf_result vkf_module_error(vkf_module* module, const char* what);
 /// Sets a compiler of the host's for score mods, which is used from now on; null removes it.
-/// several_threads: it may be called by several threads at once; else they wait for each other.
+/// several_threads: it may be called by several threads at once, and no lock of the library's is
+/// held meanwhile; else threads that need it wait for each other.
 VKF_API vkf_result vkf_use_glsl_compiler(void (*compile)(void* user, const char* source, const char* name,
                                                          vkf_module* module),
                                          void* user, bool several_threads);

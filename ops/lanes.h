@@ -27,14 +27,19 @@ inline const Shader* kernel_for_lanes(const Capabilities& device, std::uint32_t 
     return kernel && !device.leaves_out(kernel->name) ? kernel : nullptr;
 }
 
-/// What to ask about the loops of a kernel that is made for GPUs. A processor takes it where it is
-/// forced, or where nothing is known of its subgroups. SwiftShader has four lanes and no 64-bit
+/// Whether the device is SwiftShader, as far as capabilities tell: four lanes, and no 64-bit
 /// integers.
+inline bool like_swiftshader(const Capabilities& device) {
+    return device.cpu() && device.exact_subgroup_size == 4 && !device.int64;
+}
+
+/// What to ask about the loops of a kernel that is made for GPUs. A processor takes it where it is
+/// forced, or where nothing is known of its subgroups.
 inline Loops loops_on(const Capabilities& device) {
     if (!device.cpu()) {
         return Loops::as_written;
     }
-    return device.exact_subgroup_size == 4 && !device.int64 ? Loops::all_kept : Loops::kept;
+    return like_swiftshader(device) ? Loops::all_kept : Loops::kept;
 }
 
 }  // namespace vkf

@@ -9,6 +9,7 @@
 #include "matvec.spv.h"
 #include "matvec_columns.spv.h"
 #include "ops/fours.h"
+#include "ops/lanes.h"
 #include "ops/matmul_lanes.h"
 #include "ops/row_group.h"
 #include "ops/shared_tile.h"
@@ -49,8 +50,8 @@ constexpr std::int64_t kSmallTileRows = 16;
 
 /// Rows of a tile with four lanes, and where there are many.
 constexpr uint kFourLanesRows = 8, kFourLanesManyRows = 16;
-/// Of weights in f32 and int4, of which a step takes more instructions.
-constexpr uint kFourLanesManyRowsOfLongSteps = 12;
+/// Many rows on SwiftShader, where b is f32 or int4: steps of these are more instructions.
+constexpr uint kLongStepsRows = 12;
 
 /// Processors: tiles in registers, their loads shared out over the lanes where the subgroup's size
 /// is certain. The more rows a tile has, the fewer loads a product needs, and the longer its code
@@ -95,12 +96,17 @@ void choose_for_processor(Choice& choice, const Capabilities& device, const Cons
             // rows that are read along m are handed round by shuffles, and 16 take longer then
             const bool along_m = form.values()[kMatmulSpecALoad] == kMatmulAVecM;
             const uint b_load = form.values()[kMatmulSpecBLoad];
-            const bool long_steps = b_load <= kMatmulBPacked || b_load == kMatmulBPacked + kPackedInt4;
+            const bool int4 = b_load == kMatmulBPacked + kPackedInt4;
+            const bool long_steps = like_swiftshader(device) && (b_load <= kMatmulBPacked || int4);
             const Tuned rows = tuned(device, "matmul_rows",
                                      along_m      ? kFourLanesRows
-                                     : long_steps ? kFourLanesManyRowsOfLongSteps
+                                     : long_steps ? kLongStepsRows
                                                   : kFourLanesManyRows);
-            choice.add(kLanes4, constants(4, rows.value), kAnyRows, rows.value, 16,
+            Constants of_many = constants(4, rows.value);
+            if (int4 && long_steps) {  // where a group's scales are loaded in each round anyway
+                of_many.set(kMatmulSpecCodeSteps, 1);
+            }
+            choice.add(kLanes4, of_many, kAnyRows, rows.value, 16,
                        "many rows: " + std::to_string(rows.value) + "x16 tiles" + rows.note);
         }
         return;

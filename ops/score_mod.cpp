@@ -32,7 +32,8 @@ struct Module {
 };
 
 /// Modules by name and text, as long as anybody keeps them. A mod that is made again for every
-/// graph is compiled once, and has one pipeline a device.
+/// graph is compiled once, and has one pipeline a device. Threads that want one at once may each
+/// compile it; one is kept.
 class Modules {
 public:
     std::shared_ptr<const Shader> find_or_compile(const std::string& name, const std::string& source) {

@@ -44,6 +44,7 @@ layout(constant_id = kMatmulSpecCVec) const uint kCVec = 0;
 layout(constant_id = kMatmulSpecAct) const uint kAct = kActNone;
 layout(constant_id = kMatmulSpecAMasked) const uint kAMasked = 0;
 layout(constant_id = kMatmulSpecOther) const uint kOther = kMatmulOtherNone;
+layout(constant_id = kMatmulSpecCodeSteps) const uint kCodeSteps = 2;
 
 layout(set = 0, binding = kMatmulBindingA) readonly buffer A { float a[]; };
 FOURS_IN(kMatmulBindingA, AVec, a_vec)
@@ -94,9 +95,6 @@ const bool kFew = kLanes == 8u && kRows <= kMatmulFewRows;
 const bool kByColumns = kLanes == 4u && kAMasked == 0;
 // Each lane has its sums in an order of its own.
 const bool kOwnOrder = kLanes == 4u && kALoad != kMatmulAVecM;
-// int4: steps of one round of the loop. Two share the codes they load. SwiftShader, though, which
-// loads a group's scales in every round behind a condition too, takes 0.96 of the time with one.
-const uint kStepsOfCodes = kLanes == 4u ? 1 : 2;
 #define EACH_LOAD(DO) DO(0) DO(1) DO(2) DO(3)
 #define ROW_OF_LOAD(i) (i * kLanes + LANE)
 #define ROWS_PER_LOAD kLanes
@@ -106,7 +104,6 @@ const uint kStepsOfCodes = kLanes == 4u ? 1 : 2;
 #else
 const bool kFew = false;
 const bool kByColumns = false;
-const uint kStepsOfCodes = 2;
 #define LANE gl_LocalInvocationID.x
 #define EACH_LOAD EACH_ROW
 #define ROW_OF_LOAD(i) i
@@ -133,7 +130,7 @@ uint b_row_fours;
 
 vec4 load_a(uint row, uint k) {
     if (kALoad == kMatmulAVecK) {
-        if (kFew || kPacked == kPackedInt4 && kStepsOfCodes == 2) {  // k may have passed the end
+        if (kFew || kPacked == kPackedInt4 && kCodeSteps == 2) {  // k may have passed the end
             vec4 values = VKF_FOUR(a_vec, row + (min(k, p.k - 4) >> 2));
             return mix(values, vec4(0.0), bvec4(k >= p.k));
         }
@@ -410,14 +407,14 @@ void main() {
         }
 #endif
     } else if (kPacked == kPackedInt4) {
-        for (uint first = 0; first < p.k; first += 4 * kStepsOfCodes) {
-            if (kStepsOfCodes == 1 || first % 32 == 0) {
+        for (uint first = 0; first < p.k; first += 4 * kCodeSteps) {
+            if (kCodeSteps == 1 || first % 32 == 0) {
                 load_group(columns, first);
             }
             load_codes(columns, first);
-            [[unroll]] for (uint part = 0; part < kStepsOfCodes; ++part) {
+            [[unroll]] for (uint part = 0; part < kCodeSteps; ++part) {
                 uint k = first + 4 * part;
-                upper_codes = kStepsOfCodes == 1 ? (k & 4u) != 0u : part != 0;
+                upper_codes = kCodeSteps == 1 ? (k & 4u) != 0u : part != 0;
                 STEP
             }
         }

@@ -56,6 +56,8 @@ VKF_CONSTANT(kMatmulBindingOther, 4)
 // Subgroup: the subgroups' size, which the pipeline requires; the local size is as many of them as
 //   the tile has such parts.
 // Other: what the other operand is and where, a kMatmulOther... below.
+// CodeSteps: matmul_lanes4: the steps of four k that a round takes of int4, 1 or 2. Two share the
+//   codes they load, and a round's condition for what a group of int4 shares.
 // Split: invocations that share the sum of one output in matvec; a power of two that divides the
 //   local size. In matvec_columns that is the local size, a power of two from 8 * Rows on.
 //
@@ -78,6 +80,7 @@ VKF_CONSTANT(kMatmulSpecSubgroupColumns, 15)
 VKF_CONSTANT(kMatmulSpecSubgroup, 16)
 VKF_CONSTANT(kMatmulSpecOther, 17)
 VKF_CONSTANT(kMatmulSpecStages, 18)
+VKF_CONSTANT(kMatmulSpecCodeSteps, 19)
 
 // Any strides.
 VKF_CONSTANT(kMatmulAScalar, 0)

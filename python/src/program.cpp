@@ -304,7 +304,7 @@ void bind_program(nb::module_& m) {
             "name"_a, nb::sig("def shape(self, name: str) -> tuple[int, ...]"),
             "The current sizes of an input or output.")
         .def_prop_ro(
-            "memory", [](const P& p) { return unlocked(*p.mutex, [&] { return p.get().memory(); }); },
+            "memory", [](const P& p) { return p.get().memory(); },
             "Bytes that the program takes, by what they are for.")
         .def(
             "record",
@@ -316,7 +316,9 @@ void bind_program(nb::module_& m) {
             },
             "commands"_a, "buffers"_a, "images"_a = nb::dict(), "sizes"_a = std::map<std::string, std::int64_t>(),
             "slot"_a = 0,
-            "Records the whole program into a host's VkCommandBuffer. buffers: BufferRange or (buffer, offset, bytes) "
+            "Records the whole program into a host's VkCommandBuffer. It waits for calls of other threads, so the lock "
+            "that "
+            "borrow() was given is not held meanwhile. buffers: BufferRange or (buffer, offset, bytes) "
             "by the name of the input or output.")
         .def(
             "begin",

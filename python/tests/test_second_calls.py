@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What holds at the second call, beside another feature, or at the edge of what may be given."""
 
+import copy
 import gc
 import os
 import signal
@@ -424,3 +425,14 @@ def test_ctrl_c_ends_loading_that_reports_no_progress(device):
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def test_functions_can_be_copied():
+    one = vkf.function(lambda x: vkf.scale(x, 2))
+    x = np.ones(3, np.float32)
+    for _ in range(2):  # the second time with programs
+        for made in (copy.copy(one), copy.deepcopy(one)):
+            assert made(x).tolist() == [2, 2, 2] and made.program(x) is not one.program(x)
+            vkf.clear_programs()
+            assert repr(made) == repr(one) == "<Function <lambda>: 0 programs>"
+            one(x)

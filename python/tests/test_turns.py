@@ -391,8 +391,14 @@ def attend(n):
     g.output("y", vkf.attention(v, v, v, score_mod=mod).y)
     return vkf.default_device().compile(g)(x=x)["y"]
 attend(1)
-threads = [threading.Thread(target=attend, args=(n,)) for n in range(2, 6)]
-for t in threads: t.start()
+def begin(work):
+    def run():
+        try: work()
+        except BaseException as e: print("failed:", repr(e), flush=True)
+    t = threading.Thread(target=run, daemon=True)
+    t.start()
+    return t
+threads = [begin(lambda n=n: attend(n)) for n in range(2, 6)]
 for t in threads: t.join()
 kept = vkf.ScoreMod("float score_mod(float s, uint b, uint h, uint q, uint k) { return s; }")
 def with_weight(w, g):
@@ -410,8 +416,7 @@ def forget():
     except ValueError as e:
         assert "w" in str(e), e
 def in_thread(work):
-    t = threading.Thread(target=work, daemon=True)
-    t.start()
+    t = begin(work)
     t.join(60)
     if t.is_alive(): print("waits for ever", flush=True)
 ran = []

@@ -161,9 +161,6 @@ class Function:
 
     def __init__(self, f: Callable[..., Any], dims: Sequence[str] = (), device: _c.Device | None = None) -> None:
         self._f, self._dims, self._device = f, tuple(dims), device
-        self._exact: dict[Any, _Entry] = {}
-        self._programs: collections.OrderedDict[Any, _c.Program] = collections.OrderedDict()
-        self._lock = threading.RLock()  # of these two
         self.__name__ = getattr(f, "__name__", "function")
         self.__doc__ = f.__doc__
         # names of arguments, for messages
@@ -172,8 +169,23 @@ class Function:
         self._names: tuple[str, ...] = names[1:] if getattr(f, "__self__", None) is not None else names
         # of further arguments and of results, with their numbers
         self._further, self._result = _unlike("x", self._names), _unlike("y", self._names)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begins without programs."""
+        self._exact: dict[Any, _Entry] = {}
+        self._programs: collections.OrderedDict[Any, _c.Program] = collections.OrderedDict()
+        self._lock = threading.RLock()  # of these two
         with _lock:
             _functions.add(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What copies have: all but the lock and the programs."""
+        return {n: v for n, v in vars(self).items() if n not in ("_exact", "_programs", "_lock")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._begin()
 
     def __repr__(self) -> str:
         return f"<Function {self.__name__}: {len(self._programs)} programs>"
