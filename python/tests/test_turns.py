@@ -404,7 +404,7 @@ kept = vkf.ScoreMod("float score_mod(float s, uint b, uint h, uint q, uint k) { 
 def with_weight(w, g):
     v = g.input("x", [1, 1, 4, 8])
     return vkf.attention(v, v, v, score_mod=kept).y * w
-def train(n):
+def train():
     g = vkf.Graph()
     w = g.state("w", [8])
     vkf._vkformer.TrainerCore(vkf.default_device(), g, vkf.sum(with_weight(w, g)), [w])
@@ -429,7 +429,7 @@ def once(work):
     return call
 # what a compiler calls, and other threads that it waits for
 for n, again in enumerate((lambda: attend(7), vkf.glsl_compiler, lambda: vkf.compile_glsl("#version 450\\nvoid main() {}", "x"),
-                           lambda: in_thread(lambda: attend(8)), lambda: in_thread(forget), lambda: in_thread(lambda: train(9)),
+                           lambda: in_thread(lambda: attend(8)), lambda: in_thread(forget), lambda: in_thread(train),
                            lambda: in_thread(lambda: vkf.use_glsl_compiler(None)))):
     what = once(again)
     attend(100 + n)
