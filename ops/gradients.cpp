@@ -23,14 +23,6 @@ using namespace support;
 
 constexpr const char* kName = "gradients";
 
-/// The scope of a node: its label without the name of its op.
-std::string scope_of(const NodeInfo& node) {
-    const std::string_view name = node.op->name;
-    return node.label.size() > name.size() + 1 && node.label.ends_with(name)
-               ? node.label.substr(0, node.label.size() - name.size() - 1)
-               : std::string();
-}
-
 /// A walk through the nodes from the last to the first. Gradients are kept by storage, because the
 /// views on it are no nodes: each use of a view adds a part, a gradient of the view's elements. In
 /// a block that is computed again an op sees the node that stands in for its own, while gradients

@@ -152,7 +152,8 @@ private:
     Value widen(NodeId id, std::shared_ptr<const void> params, const OutputSpec& output);
     NodeId repeat(NodeId id, std::vector<ValueId> inputs, std::uint32_t again);
     Value add_storage(StorageInfo info);
-    void merge(ValueId output, const Value& made, std::size_t first_new, const std::string& label);
+    void merge(ValueId output, const Value& made, std::size_t first_new, std::size_t& first_value,
+               const std::string& label);
     Value find_or_add(StorageKind kind, const std::string& name, Shape shape, DType dtype,
                       const std::optional<Shard>& shard = {});
     Value add_constant(const std::string& name, const std::vector<std::int64_t>& shape, DType dtype,

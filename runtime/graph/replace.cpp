@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How other nodes take the place of some, and what read the old ones reads the new ones.
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -11,6 +12,13 @@
 
 namespace vkf {
 
+std::string scope_of(const NodeInfo& node) {
+    const std::string_view name = node.op->name;
+    return node.label.size() > name.size() + 1 && node.label.ends_with(name)
+               ? node.label.substr(0, node.label.size() - name.size() - 1)
+               : std::string();
+}
+
 void Graph::replace(const std::vector<NodeId>& nodes, const Make& make, NodeId at) {
     std::vector<NodeInfo> old;
     for (const NodeId id : nodes) {
@@ -18,10 +26,10 @@ void Graph::replace(const std::vector<NodeId>& nodes, const Make& make, NodeId a
     }
     const std::size_t first_new = nodes_.size();
     const std::size_t storages = storages_.size();
+    std::size_t first_value = values_.size();
     std::vector<std::string> scopes;
-    const std::string_view name = old.front().op->name;
-    if (const std::string& label = old.front().label; label.size() > name.size() + 1 && label.ends_with(name)) {
-        scopes.push_back(label.substr(0, label.size() - name.size() - 1));
+    if (std::string scope = scope_of(old.front()); !scope.empty()) {
+        scopes.push_back(std::move(scope));
     }
     const std::vector<Value> made = [&] {
         const GraphEdit::Scopes of_old(*this, std::move(scopes));
@@ -35,16 +43,38 @@ void Graph::replace(const std::vector<NodeId>& nodes, const Make& make, NodeId a
     for (const NodeInfo& node : old) {
         for (const ValueId output : node.outputs) {
             if (next < made.size() && made[next]) {
-                merge(output, made[next], storages, node.label);
+                merge(output, made[next], storages, first_value, node.label);
             }
             ++next;
         }
     }
     const auto node_at = [&](std::size_t i) { return nodes_.begin() + static_cast<std::ptrdiff_t>(i); };
-    const std::size_t added = nodes_.size() - first_new;
-    std::rotate(node_at(at + 1), node_at(first_new), nodes_.end());
-    for (auto id = nodes.rbegin(); id != nodes.rend(); ++id) {
-        nodes_.erase(node_at(*id > at ? *id + added : *id));
+    const auto moved = [](auto first, auto last) {
+        return std::vector<NodeInfo>(std::make_move_iterator(first), std::make_move_iterator(last));
+    };
+    std::vector<NodeInfo> added = moved(node_at(first_new), nodes_.end());
+    nodes_.erase(node_at(first_new), nodes_.end());
+    // what is between the first and the last that go, and the new ones; what is behind moves once
+    const std::size_t begin = nodes.front(), end = nodes.back() + std::size_t{1};
+    std::vector<NodeInfo> between;
+    auto gone = nodes.begin();
+    for (std::size_t i = begin; i < end; ++i) {
+        if (gone != nodes.end() && *gone == i) {
+            ++gone;
+        } else {
+            between.push_back(std::move(nodes_[i]));
+        }
+        if (i == at) {
+            std::move(added.begin(), added.end(), std::back_inserter(between));
+        }
+    }
+    const std::size_t room = std::min(end - begin, between.size());
+    std::move(between.begin(), between.begin() + static_cast<std::ptrdiff_t>(room), node_at(begin));
+    if (room < between.size()) {
+        nodes_.insert(node_at(end), std::make_move_iterator(between.begin() + static_cast<std::ptrdiff_t>(room)),
+                      std::make_move_iterator(between.end()));
+    } else {
+        nodes_.erase(node_at(begin + room), node_at(end));
     }
 }
 
@@ -75,8 +105,10 @@ std::optional<ValueInfo> ValueInfo::in_columns(std::int64_t width, std::int64_t 
 }
 
 /// The storage in which `made` is computed becomes that of the old output; or, where `made` is
-/// columns of wider rows, the old output becomes those columns.
-void Graph::merge(ValueId output, const Value& made, std::size_t first_new, const std::string& label) {
+/// columns of wider rows, the old output becomes those columns. Storages from `first_new` on, and
+/// views on such from `first_value` on, were added for it.
+void Graph::merge(ValueId output, const Value& made, std::size_t first_new, std::size_t& first_value,
+                  const std::string& label) {
     const ValueInfo before = values_[output];
     const ValueInfo now = values_[made.id()];
     const auto refuse = [&](const char* why) {
@@ -92,9 +124,8 @@ void Graph::merge(ValueId output, const Value& made, std::size_t first_new, cons
         alike = before.shape[i] == Dim(1) || before.strides[i] == now.strides[i];
     }
     if (alike) {
-        for (ValueInfo& v : values_) {
-            v.storage = v.storage == now.storage ? before.storage : v.storage;
-        }
+        const auto take = [&](ValueInfo& v) { v.storage = v.storage == now.storage ? before.storage : v.storage; };
+        std::for_each(values_.begin() + static_cast<std::ptrdiff_t>(first_value), values_.end(), take);
         return;
     }
     const Shape& rows = storages_[now.storage].shape;
@@ -118,6 +149,7 @@ void Graph::merge(ValueId output, const Value& made, std::size_t first_new, cons
         v = v.in_columns(width, pitch, now.offset.constant()).value_or(v);
         v.storage = now.storage;
     }
+    first_value = 0;  // older values are such views now
 }
 
 }  // namespace vkf

@@ -2,7 +2,7 @@
 #include "runtime/graph/rewrite.h"
 
 #include <algorithm>
-#include <map>
+#include <unordered_map>
 
 #include "runtime/graph/edit.h"
 #include "runtime/graph/wanted.h"
@@ -20,6 +20,18 @@ bool reads(const Graph& graph, const NodeInfo& node, StorageId storage) {
                        [&](ValueId in) { return graph.values()[in].storage == storage; });
 }
 
+/// How many of a node's inputs are views on it.
+std::uint32_t reads_of(const Graph& graph, const NodeInfo& node, StorageId storage) {
+    return static_cast<std::uint32_t>(std::count_if(node.inputs.begin(), node.inputs.end(),
+                                                    [&](ValueId in) { return graph.values()[in].storage == storage; }));
+}
+
+/// False for what nodes only read.
+bool is_written(const Graph& graph, StorageId storage) {
+    const StorageKind kind = graph.storages()[storage].kind;
+    return kind != StorageKind::input && kind != StorageKind::weight && kind != StorageKind::constant;
+}
+
 /// Says that a node writes what another reads; empty: it does not.
 std::string overwriting(const Graph& graph, const NodeInfo& writer, const NodeInfo& reader) {
     for (const ValueId out : writer.writes) {
@@ -32,12 +44,14 @@ std::string overwriting(const Graph& graph, const NodeInfo& writer, const NodeIn
 
 }  // namespace
 
-RewriteSite::RewriteSite(Graph& graph, NodeId node, const std::vector<WantedOutputs>& wanted,
-                         const RewriteLimits& limits)
+RewriteSite::RewriteSite(Graph& graph, NodeId node, const Wanted& wanted, const RewriteLimits& limits)
     : graph_(graph), id_(node), wanted_(wanted), limits_(limits) {}
 
 NodeId RewriteSite::maker(std::size_t i, const OpType& op) const {
     const ValueInfo& read = graph_.values()[node().inputs[i]];
+    if (!is_written(graph_, read.storage)) {
+        return kNone;
+    }
     for (NodeId n = id_; n-- > 0;) {
         const NodeInfo& other = graph_.nodes()[n];
         for (const ValueId out : other.outputs) {
@@ -54,6 +68,9 @@ NodeId RewriteSite::maker(std::size_t i, const OpType& op) const {
 
 NodeId RewriteSite::writer(std::size_t i) const {
     const StorageId read = graph_.values()[node().inputs[i]].storage;
+    if (!is_written(graph_, read)) {
+        return kNone;
+    }
     for (NodeId n = id_; n-- > 0;) {
         for (const ValueId out : graph_.nodes()[n].outputs) {
             if (graph_.values()[out].storage == read) {
@@ -71,7 +88,8 @@ std::string RewriteSite::why_not_later(NodeId maker) const {
         if (graph_.storages()[storage].kind != StorageKind::intermediate) {
             return node.label + " is the output " + graph_.storages()[storage].name;
         }
-        for (NodeId n = 0; n < graph_.nodes().size(); ++n) {
+        const bool others = wanted_.reads(storage) != reads_of(graph_, this->node(), storage);
+        for (NodeId n = 0; others && n < graph_.nodes().size(); ++n) {
             if (n != id_ && wanted_[n] != 0 && reads(graph_, graph_.nodes()[n], storage)) {
                 return node.label + " is read by " + graph_.nodes()[n].label + " too";
             }
@@ -100,12 +118,17 @@ std::vector<NodeId> RewriteSite::siblings() const {
     const auto value = [&](ValueId id) -> const ValueInfo& { return graph_.values()[id]; };
     const ValueInfo& x = value(node().inputs.front());
     std::vector<NodeId> found;
-    std::map<StorageId, NodeId> stems_from;  // which of them a tensor depends on
-    for (NodeId n = id_; n < graph_.nodes().size(); ++n) {
-        if (wanted_[n] == 0 || graph_.nodes()[n].again != node().again) {
+    std::unordered_map<StorageId, NodeId> stems_from;  // which of them a tensor depends on
+    std::uint32_t left = wanted_.reads(x.storage) - reads_before(x.storage);
+    for (NodeId n = id_; left != 0 && n < graph_.nodes().size(); ++n) {
+        if (wanted_[n] == 0) {
             continue;
         }
         const NodeInfo& other = graph_.nodes()[n];
+        left -= reads_of(graph_, other, x.storage);
+        if (other.again != node().again) {
+            continue;
+        }
         std::optional<NodeId> stem;
         for (const ValueId in : other.inputs) {
             const auto of = stems_from.find(value(in).storage);
@@ -129,6 +152,20 @@ std::vector<NodeId> RewriteSite::siblings() const {
     return found;
 }
 
+std::uint32_t RewriteSite::reads_before(StorageId storage) const {
+    std::uint32_t count = 0;
+    for (NodeId n = id_; n-- > 0;) {
+        const NodeInfo& other = graph_.nodes()[n];
+        count += wanted_[n] != 0 ? reads_of(graph_, other, storage) : 0;
+        const bool made_here = std::any_of(other.outputs.begin(), other.outputs.end(),
+                                           [&](ValueId out) { return graph_.values()[out].storage == storage; });
+        if (made_here && other.writes.empty()) {
+            break;
+        }
+    }
+    return count;
+}
+
 std::string RewriteSite::why_not_sooner(NodeId later) const {
     for (NodeId n = id_; n < later; ++n) {
         if (std::string why = overwriting(graph_, graph_.nodes()[n], graph_.nodes()[later]); !why.empty()) {
@@ -149,13 +186,15 @@ std::string RewriteSite::why_not_columns(NodeId node, std::int64_t pitch, std::i
             return made.label + " is stored in another order";
         }
         const std::int64_t width = whole.shape.back().constant();
-        for (NodeId n = 0; n < graph_.nodes().size(); ++n) {
+        std::uint32_t left = wanted_.reads(whole.storage);
+        for (NodeId n = node + 1; left != 0 && n < graph_.nodes().size(); ++n) {
             const NodeInfo& reader = graph_.nodes()[n];
             for (std::size_t i = 0; wanted_[n] != 0 && i < reader.inputs.size(); ++i) {
                 const ValueInfo& view = graph_.values()[reader.inputs[i]];
                 if (view.storage != whole.storage) {
                     continue;
                 }
+                --left;
                 const std::optional<ValueInfo> moved = view.in_columns(width, pitch, first);
                 if (!moved || !can_read(reader, i, view, *moved)) {
                     return reader.label + " reads " + made.label + " densely, or would sum up in another order";
@@ -190,7 +229,7 @@ public:
     Pass(Graph& graph, const RewriteLimits& limits) : graph_(graph), limits_(limits) {}
 
     void run(Rewrite (*OpType::*rule)(const RewriteSite&)) {
-        std::vector<WantedOutputs> wanted = wanted_outputs(graph_);
+        Wanted wanted(graph_);
         for (NodeId n = 0; n < graph_.nodes().size();) {
             const auto ask = graph_.nodes()[n].op->*rule;
             if (wanted[n] == 0 || !ask) {
@@ -207,11 +246,8 @@ public:
                 continue;
             }
             matches_.push_back(note);
-            GraphEdit::replace(graph_, found.nodes, found.make, n);
             // the first of the new nodes is asked next: it may go on
-            n -= static_cast<NodeId>(
-                std::count_if(found.nodes.begin(), found.nodes.end(), [&](NodeId gone) { return gone < n; }));
-            wanted = wanted_outputs(graph_);
+            wanted.replace(found.nodes, found.make, n, n);
         }
     }
 

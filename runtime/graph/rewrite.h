@@ -19,6 +19,8 @@
 
 namespace vkf {
 
+class Wanted;
+
 /// The replacement of a node, and of others whose work it takes over.
 struct Rewrite {
     /// The nodes that are replaced, in graph order. The node that was asked is one of them: the
@@ -45,7 +47,7 @@ struct RewriteLimits {
 /// A node, and what a rule may ask about the nodes around it.
 class VKF_API RewriteSite {
 public:
-    RewriteSite(Graph& graph, NodeId node, const std::vector<WantedOutputs>& wanted, const RewriteLimits& limits);
+    RewriteSite(Graph& graph, NodeId node, const Wanted& wanted, const RewriteLimits& limits);
 
     Graph& graph() const noexcept { return graph_; }
     NodeId id() const noexcept { return id_; }
@@ -84,9 +86,12 @@ public:
     static constexpr NodeId kNone = ~NodeId{0};
 
 private:
+    /// How many inputs of earlier nodes that are run are views on it.
+    std::uint32_t reads_before(StorageId storage) const;
+
     Graph& graph_;
     NodeId id_;
-    const std::vector<WantedOutputs>& wanted_;
+    const Wanted& wanted_;
     const RewriteLimits& limits_;
 };
 
