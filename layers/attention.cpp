@@ -104,6 +104,10 @@ AttentionResult grouped_query_attention(Value x, const GroupedQueryAttentionOpti
                                                       : project(x, sizes, bias, {names[0], names[1], names[2]});
     auto [q, k, v] = options.qk_norm_eps ? split_and_norm_heads(projected, sizes, *options.qk_norm_eps)
                                          : split_heads(projected, sizes);
+    if (options.cache && !options.cache->written && options.cache->key.rank() == 4) {
+        // a full cache is told of before a table of its length
+        slice(options.cache->key, 1, start, x.size(1));
+    }
     if (options.rope) {
         Rope turn = *options.rope;
         if (turn.max_positions == 0) {

@@ -77,12 +77,12 @@ QueryKeyValue project_and_norm(Value x, const HeadSizes& sizes, bool bias, float
             linear_rows(x, "v_proj", kv_rows, bias)};
 }
 
-Value output_projection(Value seen, const std::string& name, const HeadSizes& sizes, std::int64_t out, bool bias) {
-    if (is_whole(seen.graph())) {
-        return linear_layer(seen, name, out, bias);
+Value output_projection(Value attended, const std::string& name, const HeadSizes& sizes, std::int64_t out, bool bias) {
+    if (is_whole(attended.graph())) {
+        return linear_layer(attended, name, out, bias);
     }
-    const HeadShare own = share_of_heads(sizes, seen.graph().rank());
-    return linear_columns(seen, name, {1, sizes.heads * sizes.head_dim, {columns_of(own.query, sizes)}}, out, bias);
+    const HeadShare own = share_of_heads(sizes, attended.graph().rank());
+    return linear_columns(attended, name, {1, sizes.heads * sizes.head_dim, {columns_of(own.query, sizes)}}, out, bias);
 }
 
 QueryKeyValue split_columns(Value projected, const HeadSizes& sizes) {

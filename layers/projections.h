@@ -36,8 +36,9 @@ QueryKeyValue split_columns(Value projected, const HeadSizes& sizes);
 /// Projects as project() does, with an RMSNorm of the whole query and of the whole key, q_norm and
 /// k_norm, each over all heads together.
 QueryKeyValue project_and_norm(Value x, const HeadSizes& sizes, bool bias, float eps);
-/// The projection behind attention: `seen` (B, L, heads * d), of this rank's heads, to (B, L, out).
-Value output_projection(Value seen, const std::string& name, const HeadSizes& sizes, std::int64_t out,
+/// The projection behind attention: `attended` (B, L, heads * d), of this rank's heads, to
+/// (B, L, out).
+Value output_projection(Value attended, const std::string& name, const HeadSizes& sizes, std::int64_t out,
                         bool bias = false);
 
 QueryKeyValue split_heads(const QueryKeyValue& projected, const HeadSizes& sizes);

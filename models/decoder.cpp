@@ -180,13 +180,13 @@ struct Decoder::Parts {
         batch.advance(count);
     }
 
-    void find_first_words() {
+    void find_first_tokens() {
         const Communicator& c = *options.communicator;
         std::int64_t first = 0;
-        for (const std::int64_t words :
+        for (const std::int64_t tokens :
              shares_of_vocabulary(plan.model().facts().vocab_size, {c.rank(), c.ranks(), options.speeds})) {
-            found.first_words.push_back(static_cast<std::int32_t>(first));
-            first += words;
+            found.first_tokens.push_back(static_cast<std::int32_t>(first));
+            first += tokens;
         }
     }
 
@@ -217,8 +217,8 @@ struct Decoder::Parts {
             found.logits.resize(batch.size() * each);
             program(task).download("candidate_tokens", std::span(found.tokens));
             program(task).download("candidate_logits", std::span(found.logits));
-            if (found.first_words.empty()) {
-                find_first_words();
+            if (found.first_tokens.empty()) {
+                find_first_tokens();
             }
             merge_answers(found, static_cast<std::size_t>(options.candidates), answers);
             return;

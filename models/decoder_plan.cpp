@@ -70,11 +70,11 @@ void check_ranks(const DecoderOptions& o, const DecoderFacts& facts) {
     if (o.split == Split::layers) {
         return;
     }
-    const std::vector<std::int64_t> words = shares_of_vocabulary(facts.vocab_size, rank_of(o));
-    const std::int64_t fewest = *std::min_element(words.begin(), words.end());
+    const std::vector<std::int64_t> tokens = shares_of_vocabulary(facts.vocab_size, rank_of(o));
+    const std::int64_t fewest = *std::min_element(tokens.begin(), tokens.end());
     if (o.candidates > fewest) {
         throw Error("candidates = " + std::to_string(o.candidates) + " is more than the " + std::to_string(fewest) +
-                        " words that a rank of " + std::to_string(o.communicator->ranks()) + " has",
+                        " tokens that a rank of " + std::to_string(o.communicator->ranks()) + " has",
                     kDecoder);
     }
 }

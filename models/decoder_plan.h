@@ -53,8 +53,8 @@ struct DecoderOptions {
     /// its own, and calls it alike; what comes back is the same on all. Unset: this decoder alone.
     std::shared_ptr<Communicator> communicator = {};
     Split split = Split::tensor;
-    /// How fast each rank's device is, in any unit: layers, or heads, widths and words are shared
-    /// out in proportion, one at least to each. Empty: alike.
+    /// How fast each rank's device is, in any unit: layers, or heads, widths and tokens of the
+    /// vocabulary are shared out in proportion, one at least to each. Empty: alike.
     std::vector<double> speeds = {};
     bool score = false;    ///< also build what Decoder::score() needs
     bool profile = false;  ///< timestamps around every dispatch

@@ -7,7 +7,8 @@
 namespace vkf {
 
 void merge_answers(FoundByRanks& found, std::size_t candidates, DecoderAnswers& answers) {
-    const std::size_t ranks = found.first_words.size(), each = std::max<std::size_t>(candidates, 1), all = each * ranks;
+    const std::size_t ranks = found.first_tokens.size(), each = std::max<std::size_t>(candidates, 1),
+                      all = each * ranks;
     const std::size_t batch = found.tokens.size() / all;
     answers.next.resize(batch);
     answers.candidate_tokens.resize(batch * candidates);
@@ -18,7 +19,7 @@ void merge_answers(FoundByRanks& found, std::size_t candidates, DecoderAnswers& 
         const std::span<std::int32_t> tokens = std::span(found.tokens).subspan(row * all, all);
         const std::span<float> logits = std::span(found.logits).subspan(row * all, all);
         for (std::size_t i = 0; i < all; ++i) {
-            tokens[i] += found.first_words[i / each];
+            tokens[i] += found.first_tokens[i / each];
         }
         // Each rank's are in order: the best that is left is the first of one of them. Of equals
         // the first rank's has the lower number.

@@ -68,6 +68,7 @@ void check_shapes(const Value& q, const Value& k, const Value& v, const Attentio
                 std::string(what) + " of query " + q.str() + ", key " + k.str() + ", value " + v.str() + " do not fit");
     };
     const bool packed = o.kv_type != WeightType::f32;
+    require(o.value_dim >= 0, kName, "value_dim = " + std::to_string(o.value_dim) + " is negative");
     require_dtype(kName, q, DType::f32);
     for (const Value* x : {&k, &v}) {
         require_dtype(kName, *x, packed ? DType::i32 : DType::f32);
@@ -188,6 +189,13 @@ void check_numbers_of_sequences(const Value& q, const Value& k, const AttentionO
     }
 }
 
+/// Makes it a condition of every run that the ring has `count` rows, and that `first` is one of
+/// them: slice() refuses what lies outside.
+void constrain_ring(const Value& key, const RingRows& ring) {
+    slice(key, 2, 0, ring.count);
+    slice(key, 2, ring.first, 1);
+}
+
 /// The heads of keys and values copied, where that is asked for; a ring or packed rows are plain
 /// ones then.
 void copy_heads(Value& k, Value& v, const Value& q, AttentionOptions& o) {
@@ -250,7 +258,7 @@ AttentionResult scaled_dot_product_attention(Value query, Value key, Value value
                       .score_mod = o.score_mod,
                       .kv_type = o.kv_type,
                       .value_dim = value_dim(query, value, o),
-                      .ring_rows = o.ring,
+                      .ring = o.ring,
                       .packed_keys = bool(o.cumulative_keys),
                       .group = static_cast<uint>(query.size(1).constant() / key.size(1).constant()),
                       .head_dim = query.size(3).constant()};
@@ -271,11 +279,11 @@ AttentionResult scaled_dot_product_attention(Value query, Value key, Value value
     add_broadcast(mask.alibi_slopes, kSlopesName, true, p.slopes, p.slopes_present);
     add_broadcast(o.sinks, kSinksName, true, p.sinks, p.sinks_present);
     if (o.cumulative_queries) {
-        p.queries = add(o.cumulative_queries);
+        p.cumulative_queries = add(o.cumulative_queries);
         constrain_cumulative(o.cumulative_queries);
     }
     if (o.cumulative_keys || o.key_lengths) {
-        p.keys = add(o.cumulative_keys ? o.cumulative_keys : o.key_lengths);
+        p.key_numbers = add(o.cumulative_keys ? o.cumulative_keys : o.key_lengths);
     }
     if (o.pages) {
         p.pages = add(o.pages);
@@ -286,13 +294,12 @@ AttentionResult scaled_dot_product_attention(Value query, Value key, Value value
     require(p.most_keys <= kMostKeys, kName,
             "a sequence could have " + std::to_string(p.most_keys) + " keys, more than " + std::to_string(kMostKeys));
     p.full = inputs.size() > 3 || o.log_sum_exp;
-    if (o.ring) {  // two views, only for their sizes: that is how a dispatch learns them
-        p.ring = add(slice(key, 2, 0, o.ring->count));
-        add(slice(key, 2, 0, o.ring->first + Dim(1)));
+    if (o.ring) {
+        constrain_ring(key, *o.ring);
     }
 
     constexpr uint kQueryOrKey = kAttentionPresentQuery | kAttentionPresentKey;
-    const bool sequences = p.keys >= 0;
+    const bool sequences = p.key_numbers >= 0;
     if (((p.slopes_present | p.sinks_present) & kQueryOrKey) != 0) {
         p.not_fused = "alibi_slopes and sinks must be one number a head";
     } else if (p.value_dim == 0) {
@@ -300,8 +307,8 @@ AttentionResult scaled_dot_product_attention(Value query, Value key, Value value
     }
     // the positions of sequences would have to be counted anew for each by the ops that it is made
     // of, and the pages of each be read by its own queries alone
-    const bool counts_anew = sequences && (p.slopes >= 0 || (p.queries >= 0 && p.score_mod));
-    const bool pages_a_sequence = p.queries >= 0 && p.pages >= 0;
+    const bool counts_anew = sequences && (p.slopes >= 0 || (p.cumulative_queries >= 0 && p.score_mod));
+    const bool pages_a_sequence = p.cumulative_queries >= 0 && p.pages >= 0;
     p.composable = !counts_anew && !pages_a_sequence && fits_composed(g, scores);
     require(p.composable || p.not_fused.empty(), kName, p.not_fused);
 

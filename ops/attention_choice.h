@@ -98,11 +98,10 @@ shader::uint exact_lanes(const Capabilities& device);
 /// and from kAttentionKernelRows on the rows of each kernel's tile.
 enum AttentionWord : std::size_t { kAttentionSliceColumns, kAttentionSplitKeys, kAttentionKernelRows };
 
-/// Operands: those of shaders/attention.h, of which plain kernels have the first four; then
-/// seed_view() and, for their sizes, the two views of a ring.
+/// Operands: those of shaders/attention.h, of which plain kernels have the first four.
 void prepare_attention(const Operands& operands, Command& command) noexcept;
-/// Operands: those of shaders/attention_merge.h; then, for their sizes, the keys, the pages and the
-/// first view of a ring. Word: the keys that a split takes at least.
+/// Operands: those of shaders/attention_merge.h; then, for their sizes, the keys and the pages.
+/// Word: the keys that a split takes at least.
 void prepare_splits_merge(const Operands& operands, Command& command) noexcept;
 /// Operands: those of shaders/attention_mask.h.
 void prepare_mask_bits(const Operands& operands, Command& command) noexcept;

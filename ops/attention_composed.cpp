@@ -83,9 +83,9 @@ std::vector<Value> decompose_attention(Graph& graph, const NodeInfo& node, Wante
     };
     const Value q = input(0);
     Value k = input(1), v = input(2);
-    if (p.ring_rows) {
-        k = support::ring_in_order(k, *p.ring_rows);
-        v = support::ring_in_order(v, *p.ring_rows);
+    if (p.ring) {
+        k = support::ring_in_order(k, *p.ring);
+        v = support::ring_in_order(v, *p.ring);
     }
     if (p.kv_type != WeightType::f32) {
         k = unpack_rows(k, p.kv_type, p.head_dim);
@@ -105,8 +105,8 @@ std::vector<Value> decompose_attention(Graph& graph, const NodeInfo& node, Wante
               .causal = p.causal,
               .window = p.window,
               .fill = p.fill};
-    if (p.keys >= 0) {  // a mask that says all that lengths, causal and window do
-        Value own = sequence_mask(q, k, input(p.queries), input(p.keys), p.causal, p.window);
+    if (p.key_numbers >= 0) {  // a mask that says all that lengths, causal and window do
+        Value own = sequence_mask(q, k, input(p.cumulative_queries), input(p.key_numbers), p.causal, p.window);
         own = reshape(own, {own.size(0), 1, own.size(1), own.size(2)});
         mask.keys = mask.keys ? combine_masks(own, Polarity::attend, mask.keys, p.polarity) : own;
         mask.polarity = Polarity::attend;

@@ -90,7 +90,7 @@ AttentionTiling choose_coopmat_attention(const Capabilities& device, const Atten
         const auto tile = attention_tile(device, subgroups, blocks, head_dim, elements);
         const bool enough = !t.rows.empty() && (device.cpu() || params.most_queries * params.group <= t.rows.back());
         // behind the end of a packed sequence the rest of a tile is idle
-        const bool too_many = params.queries >= 0 && subgroups > kSubgroups[1];
+        const bool too_many = params.cumulative_queries >= 0 && subgroups > kSubgroups[1];
         if (!tile || enough || too_many) {
             break;
         }

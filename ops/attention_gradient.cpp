@@ -119,9 +119,9 @@ std::vector<Value> attention_gradient(const GradientSite& site) {
     };
     refuse_if(p.score_mod ? true : false, "a score_mod");
     refuse_if(p.pages >= 0, "pages");
-    refuse_if(p.ring_rows.has_value(), "a ring");
+    refuse_if(p.ring.has_value(), "a ring");
     refuse_if(p.kv_type != WeightType::f32, "packed keys and values");
-    refuse_if(p.slopes >= 0 && p.keys >= 0, "alibi_slopes of sequences with lengths of their own");
+    refuse_if(p.slopes >= 0 && p.key_numbers >= 0, "alibi_slopes of sequences with lengths of their own");
     refuse_if(p.slopes >= 0 && site.wanted(static_cast<std::size_t>(p.slopes)), "alibi_slopes");
 
     Value parts;

@@ -25,9 +25,9 @@ namespace support {
 void lower_gradient(Lowering& l);
 /// OpType::declined of the gradient.
 std::string declined_gradient(const Capabilities& device, const AttentionGradientParams& p);
-/// Prepares one side of the gradient. Operands: those of shaders/attention_gradient.h, last
-/// seed_view(). Words: the side, the columns and rows that a group takes, then the first query of a
-/// chunk and its most queries, or 0.
+/// Prepares one side of the gradient. Operands: those of shaders/attention_gradient.h. Words: the
+/// side, the columns and rows that a group takes, then the first query of a chunk and its most
+/// queries, or 0.
 void prepare_gradient(const Operands& operands, Command& command) noexcept;
 
 // --- GPUs: attention_gradient_shared.cpp ---------------------------------------------------------

@@ -143,7 +143,7 @@ void support::prepare_gradient(const Operands& operands, Command& command) noexc
     place(second, push.second_batch, push.second_head, push.second_row, push.second_offset);
     const uint first_query = operands.words[3], most_queries = operands.words[4];
     push.chunk_row = first_query * params.group;
-    push.seed = seed_of(operands.views.back());
+    push.seed = seed_of(operands, params.dropout_seed);
     command.push(push);
     const bool of_keys = side == kAttentionGradientOfKeys;
     const uint left = push.queries - std::min(first_query, push.queries);
@@ -230,7 +230,7 @@ void support::lower_gradient(Lowering& l) {
 
     const ValueId mask = a.mask < 0 ? q : pack_mask(l, a);
     const ValueId bias = dense_input(a.bias);
-    const ValueId slopes = a.keys < 0 ? dense_input(a.slopes) : make_ranges(l, a);
+    const ValueId slopes = a.key_numbers < 0 ? dense_input(a.slopes) : make_ranges(l, a);
     if (takes_shared_gradient(l.device())) {
         lower_shared_gradient(l, {q, k, v, dy, lse, delta, mask, bias, slopes, output(0), output(1), output(2)});
         return;
@@ -266,7 +266,7 @@ void support::lower_gradient(Lowering& l) {
                       {{kAttentionGradientSpecSide, which},
                        {kAttentionGradientSpecBlocks, blocks},
                        {kAttentionGradientSpecFours, fours ? 1u : 0u},
-                       {kAttentionGradientSpecCausal, a.keys >= 0 ? 0u : causal_constant(a.causal)},
+                       {kAttentionGradientSpecCausal, a.key_numbers >= 0 ? 0u : causal_constant(a.causal)},
                        {kAttentionGradientSpecFill, std::bit_cast<uint>(a.fill)},
                        {kAttentionGradientSpecGroup, a.group},
                        {kAttentionGradientSpecThreshold, of_scores(dropout_threshold(a.dropout))},
@@ -280,7 +280,7 @@ void support::lower_gradient(Lowering& l) {
                        {kAttentionGradientSpecWindow, window_constant(a.window)},
                        {kAttentionGradientSpecChunk, chunks.queries * a.group},
                        {kAttentionGradientSpecKeep, chunks.keep},
-                       {kAttentionGradientSpecSequences, a.keys >= 0 ? 1u : 0u}}},
+                       {kAttentionGradientSpecSequences, a.key_numbers >= 0 ? 1u : 0u}}},
                      why}},
                    {{q, Access::read},
                     {k, Access::read},
@@ -295,8 +295,7 @@ void support::lower_gradient(Lowering& l) {
                     {second, to},
                     {kept, of_keys && chunks.queries != 0 ? Access::write : Access::read}},
                    prepare_gradient,
-                   {which, blocks * 4 * lanes, near_rows(lanes), chunk * chunks.queries, chunks.queries})
-            .sizes_of = {seed_view(l, q, a.dropout_seed)};
+                   {which, blocks * 4 * lanes, near_rows(lanes), chunk * chunks.queries, chunks.queries});
     };
     const auto of_queries = output(0), of_keys = output(1), of_values = output(2), of_bias = output(a.bias);
     const auto columns_of_keys = std::max(a.head_dim, a.value_dim);

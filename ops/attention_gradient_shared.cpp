@@ -125,8 +125,7 @@ void lower_side(Lowering& l, const GradientOperands& x, uint side, ValueId first
                 {x.slopes, Access::read},
                 {first, Access::write},
                 {second, Access::write}},
-               prepare_gradient, {side, tile.blocks * kAttentionGradientTile, tile.rows, 0, 0})
-        .sizes_of = {seed_view(l, x.query, a.dropout_seed)};
+               prepare_gradient, {side, tile.blocks * kAttentionGradientTile, tile.rows, 0, 0});
 }
 
 }  // namespace
@@ -150,7 +149,7 @@ std::string support::declined_shared_gradient(const Capabilities& device, const 
     if (is_wanted(params, p.bias)) {
         return "its bias has a gradient";
     }
-    if (p.keys >= 0) {
+    if (p.key_numbers >= 0) {
         return "sequences have lengths of their own";
     }
     if (device.storage_buffers < kBuffers) {

@@ -75,7 +75,7 @@ std::string shared_left_out(const Capabilities& device) {
 /// Says why a kernel beside the fused one is left out; empty: none is.
 std::string parts_left_out(const Capabilities& device, const AttentionParams& params) {
     std::string why = params.mask >= 0 ? device.why_left_out("attention_mask") : "";
-    return why.empty() && params.keys >= 0 ? device.why_left_out("attention_sequences") : why;
+    return why.empty() && params.key_numbers >= 0 ? device.why_left_out("attention_sequences") : why;
 }
 
 /// With four lanes: whether a group may take eight rows, and those again with care. A softcap is a
@@ -211,7 +211,8 @@ bool rounds_once(const Lowering& l, const AttentionParams& params, const Attenti
         }
         return count;
     };
-    const bool all_keys = params.pages < 0 && params.ring < 0 && (params.keys < 0 || params.queries >= 0);
+    const bool all_keys =
+        params.pages < 0 && !params.ring && (params.key_numbers < 0 || params.cumulative_queries >= 0);
     const std::int64_t few = std::max<std::int64_t>(kAttentionSplitQueries, kFewRows / params.group);
     return !tiling.matrices.empty() && !l.device().cpu() && params.kv_type == WeightType::f32 && all_keys &&
            always_more(queries, few) && std::max(numbers(k), numbers(v)) <= kMostNumbers &&
@@ -230,7 +231,7 @@ struct KeySplits {
 KeySplits key_splits(const Capabilities& device, const AttentionParams& params, bool full) {
     KeySplits s;
     s.most_keys = params.most_keys;
-    if (!full || params.queries >= 0) {
+    if (!full || params.cumulative_queries >= 0) {
         return s;
     }
     const std::int64_t heads = params.most_heads / params.group;
@@ -279,7 +280,7 @@ void lower(Lowering& l) {
     Modded modded;
     AttentionTiling tiling = choose(l, params, params.full || room, value_dim, modded);
     const bool full = tiling.full;
-    if (params.queries >= 0) {  // the table of packed sequences is made for one size of tile
+    if (params.cumulative_queries >= 0) {  // their table is made for one size of tile
         tiling.rows.erase(tiling.rows.begin(), tiling.rows.end() - 1);
         tiling.matrices.erase(tiling.matrices.begin(), tiling.matrices.end() - (tiling.matrices.empty() ? 0 : 1));
     }
@@ -319,7 +320,7 @@ void lower(Lowering& l) {
                              {kAttentionSpecKeepScale, std::bit_cast<uint>(dropout_scale(params.dropout))},
                              {kAttentionSpecKv, static_cast<uint>(kv_type)}});
         if (full) {
-            const uint sequences = params.queries >= 0 ? 2u : params.keys >= 0 ? 1u : 0u;
+            const uint sequences = params.cumulative_queries >= 0 ? 2u : params.key_numbers >= 0 ? 1u : 0u;
             const uint page = params.pages >= 0 ? static_cast<uint>(l.info(k).shape[2].constant()) : 0u;
             const bool by_elements = !tiling.matrices.empty() && tiling.matrices.front().elements;
             const bool bias_fours = params.bias >= 0 && in_fours(l.info(bias)) && !by_elements;
@@ -333,7 +334,7 @@ void lower(Lowering& l) {
             constants.set(kAttentionSpecBiasFours, bias_fours ? 1u : 0u);
             constants.set(kAttentionSpecSplit, split);
         }
-        if (params.ring >= 0) {
+        if (params.ring) {
             constants.set(kAttentionSpecRing, 1);
         }
         if (!tiling.matrices.empty()) {
@@ -362,19 +363,14 @@ void lower(Lowering& l) {
     kernels.back().why_fp32 = tiling.why_fp32;
     const auto input = [&](int at) { return at < 0 ? q : l.input(static_cast<std::size_t>(at)); };
     const auto dense_input = [&](int at) { return at < 0 ? q : whole(l, input(at)); };
-    std::vector<ValueId> sizes_of{seed_view(l, q, params.dropout_seed)};
-    if (params.ring >= 0) {
-        sizes_of.insert(sizes_of.end(), {input(params.ring), input(params.ring + 1)});
-    }
     if (!full) {
         l.dispatch(std::move(kernels), {{q, Access::read}, {k, Access::read}, {v, Access::read}, {y, Access::write}},
-                   prepare_attention, std::move(words))
-            .sizes_of = sizes_of;
+                   prepare_attention, std::move(words));
         return;
     }
     const ValueId mask = params.mask < 0 ? q : pack_mask(l, params);
     const ValueId sequences =
-        params.keys < 0 ? q : make_sequence_table(l, sequences_of(l, params, tiling.rows.back(), params.group));
+        params.key_numbers < 0 ? q : make_sequence_table(l, sequences_of(l, params, tiling.rows.back(), params.group));
     const int lse_output = params.log_sum_exp_parts >= 0 ? params.log_sum_exp_parts : params.log_sum_exp;
     const ValueId lse = lse_output >= 0 ? l.output(static_cast<std::size_t>(lse_output)) : y;
     const ValueId pages = dense_input(params.pages);
@@ -395,13 +391,12 @@ void lower(Lowering& l) {
                 {pages, Access::read},
                 {lse, Access::write},
                 {partial, Access::write}},
-               prepare_attention, std::move(words))
-        .sizes_of = sizes_of;
+               prepare_attention, std::move(words));
     if (splits.may) {
         Dispatch& d = l.dispatch(
             {{&kMerge, {64, {{kMergeSpecLse, lse_constant(params)}}}, "splits of the keys put together"}},
             {{partial, Access::read}, {y, Access::write}, {lse, Access::write}}, prepare_splits_merge, {split});
-        d.sizes_of = {k, pages, input(params.ring)};
+        d.sizes_of = {k, pages};
     }
     if (params.log_sum_exp_parts >= 0 && params.log_sum_exp >= 0) {
         Shape shape = l.info(lse).shape, strides = l.info(lse).strides;
@@ -448,7 +443,7 @@ std::string declined(const Capabilities& device, const NodeInfo& node, WantedOut
     if (tiling.lanes == 0 && !shared_left_out(device).empty()) {
         return shared_left_out(device);
     }
-    if (params.keys >= 0) {  // composed, it would compute the scores of all sequences together
+    if (params.key_numbers >= 0) {  // composed, it would compute scores of all sequences together
         return {};
     }
     if (tiling.lanes == 0 && !lanes_left_out(device).empty()) {

@@ -46,9 +46,9 @@ ValueId support::pack_mask(Lowering& l, const AttentionParams& params) {
 SequenceTable support::sequences_of(const Lowering& l, const AttentionParams& params, std::uint32_t rows,
                                     std::uint32_t group) {
     SequenceTable t;
-    t.keys = l.input(static_cast<std::size_t>(params.keys));
-    t.packed_queries = params.queries >= 0;
-    t.queries = t.packed_queries ? l.input(static_cast<std::size_t>(params.queries)) : t.keys;
+    t.keys = l.input(static_cast<std::size_t>(params.key_numbers));
+    t.packed_queries = params.cumulative_queries >= 0;
+    t.queries = t.packed_queries ? l.input(static_cast<std::size_t>(params.cumulative_queries)) : t.keys;
     t.packed_keys = params.packed_keys;
     t.query = l.input(0);
     t.key = l.input(1);

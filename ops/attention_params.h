@@ -20,13 +20,12 @@ struct AttentionParams {
     ScoreMod score_mod = {};
     WeightType kv_type = WeightType::f32;
     std::int64_t value_dim = 0;  ///< dv; 0: it is not fixed
-    std::optional<RingRows> ring_rows = {};
+    std::optional<RingRows> ring = {};
 
     // Inputs of the node after query, key and value; -1: not there.
-    int mask = -1, bias = -1, slopes = -1, sinks = -1, queries = -1, keys = -1, pages = -1;
-    /// a view as long as there are keys in the ring; the next one ends with the first
-    int ring = -1;
-    bool packed_keys = false;  ///< `keys` are cumulative numbers, not lengths
+    int mask = -1, bias = -1, slopes = -1, sinks = -1, cumulative_queries = -1, pages = -1;
+    int key_numbers = -1;  ///< cumulative_keys where packed_keys, else key_lengths
+    bool packed_keys = false;
 
     // Outputs of the node after y; -1: not there.
     int weights = -1, log_sum_exp = -1;

@@ -14,9 +14,11 @@ namespace {
 using namespace shader;
 using namespace support;
 
-/// `in_ring` as AttentionParams::ring, where there is one.
-uint keys_of(const AttentionParams& params, const View& key, const View& pages, const View& in_ring) {
-    return params.ring >= 0 ? in_ring.dim(1) : params.pages < 0 ? key.dim(1) : pages.dim(0) * key.dim(1);
+uint keys_of(const Operands& operands, const View& key, const View& pages) {
+    const auto& params = operands.params<AttentionParams>();
+    return params.ring         ? static_cast<uint>(operands.value(params.ring->count))
+           : params.pages >= 0 ? pages.dim(0) * key.dim(1)
+                               : key.dim(1);
 }
 
 }  // namespace
@@ -28,14 +30,12 @@ void prepare_attention(const Operands& operands, Command& command) noexcept {
     const View& v = operands[kAttentionBindingValue];
     const View& y = operands[kAttentionBindingOut];
     const View& pages = operands[params.full ? kAttentionBindingPages : kAttentionBindingKey];
-    // the first view that is not bound
-    const std::size_t beyond = operands.views.size() - (params.ring >= 0 ? 3 : 1);
-    const bool packed = params.queries >= 0;
+    const bool packed = params.cumulative_queries >= 0;
     AttentionPush push{};
     push.head_dim = q.dim(0);
     push.value_dim = y.dim(0);
     push.queries = q.dim(1);
-    push.keys = keys_of(params, k, pages, params.ring >= 0 ? operands[beyond + 1] : k);
+    push.keys = keys_of(operands, k, pages);
     push.kv_heads = k.dim(2);
     push.sequences = packed ? operands[kAttentionBindingSequences].dim(1) : 0;
     push.q_batch = packed ? 0 : q.step(3);
@@ -62,11 +62,11 @@ void prepare_attention(const Operands& operands, Command& command) noexcept {
         push.k_batch = k.step(3);
         push.v_batch = v.step(3);
     }
-    if (params.ring >= 0) {
+    if (params.ring) {
         push.ring_rows = k.dim(1);
-        push.ring_first = operands[beyond + 2].dim(1) - 1;
+        push.ring_first = static_cast<uint>(operands.value(params.ring->first));
     }
-    push.seed = seed_of(operands[beyond]);
+    push.seed = seed_of(operands, params.dropout_seed);
 
     const std::uint64_t rows = std::uint64_t{push.queries} * params.group;
     // the first whose tile holds all rows, else the largest
@@ -85,7 +85,7 @@ void prepare_attention(const Operands& operands, Command& command) noexcept {
     const double causal = params.causal == Causal::none ? 1.0 : 0.5;
     const double scores = heads * push.queries * push.keys * causal;
     // share of the ring
-    const double there = params.ring >= 0 ? static_cast<double>(push.keys) / k.dim(1) : 1.0;
+    const double there = params.ring ? static_cast<double>(push.keys) / k.dim(1) : 1.0;
     command.cost(scores * (2.0 * (q.dim(0) + y.dim(0)) + 20),
                  4.0 * (static_cast<double>(q.elements()) + there * static_cast<double>(k.elements()) +
                         there * static_cast<double>(v.elements()) + static_cast<double>(y.elements())));
@@ -98,7 +98,7 @@ void prepare_splits_merge(const Operands& operands, Command& command) noexcept {
     const View& pages = operands[4];
     AttentionMergePush push{};
     push.queries = y.dim(1);
-    const uint keys = keys_of(params, k, pages, operands[5]);
+    const uint keys = keys_of(operands, k, pages);
     const uint split = attention_split_keys(operands.words[0], push.queries, keys);
     push.count = static_cast<uint>(y.elements());
     push.splits = split == 0 ? 1 : static_cast<uint>(divide_up(keys, split));

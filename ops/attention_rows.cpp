@@ -43,7 +43,7 @@ std::string no_attention_rows(const Lowering& l, const AttentionParams& params) 
     if (always_many(l, params)) {
         return "there are more than " + std::to_string(kAttentionRowsMost) + " of them";
     }
-    if (params.queries >= 0) {
+    if (params.cumulative_queries >= 0) {
         return "sequences are packed";
     }
     if (params.head_dim > kAttentionRowsWidth) {

@@ -23,17 +23,17 @@ ElementwiseParams draw(float p) {
     return {.combine = kCombineDropout, .alpha = dropout_scale(p), .threshold = dropout_threshold(p)};
 }
 
-/// The view that tells the seed follows the operands.
 void prepare(const Operands& operands, Command& command) noexcept {
-    ElementwiseParams drawn = draw(operands.params<DropoutParams>().p);
-    drawn.seed = seed_of(operands[kElementwiseBindingOut + 1]);
+    const auto& params = operands.params<DropoutParams>();
+    ElementwiseParams drawn = draw(params.p);
+    drawn.seed = seed_of(operands, params.seed);
     prepare_elementwise(drawn, operands, command);
 }
 
 void lower(Lowering& l) {
     const auto& params = l.params<DropoutParams>();
     const ValueId x = l.input(0), y = l.output(0);
-    lower_elementwise(l, draw(params.p), x, x, y, prepare, {seed_view(l, y, params.seed)});
+    lower_elementwise(l, draw(params.p), x, x, y, prepare);
 }
 
 /// The elements that were dropped pass nothing: the same draw again.

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic of dropout: which random bits take an element away, what the others become, and
-// how a dispatch learns the seed.
+// The arithmetic of dropout: which random bits take an element away, and what the others become.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 
-#include "runtime/compile/lowering.h"
+#include "runtime/compile/dispatch.h"
 
 namespace vkf::support {
 
@@ -21,10 +20,9 @@ inline float dropout_scale(float p) {
     return p == 1.0f ? 0.0f : static_cast<float>(1.0 / (1.0 - static_cast<double>(p)));
 }
 
-/// A view for Dispatch::sizes_of, of which seed_of() reads the seed of a run. It is the stride of
-/// the one element, which nothing else looks at.
-inline ValueId seed_view(Lowering& l, ValueId any, const Dim& seed) { return l.window(any, {1}, {seed}, 0); }
-/// The seed's value modulo 2^32.
-inline std::uint32_t seed_of(const View& view) noexcept { return view.step(0); }
+/// The seed of a run, modulo 2^32.
+inline std::uint32_t seed_of(const Operands& operands, const Dim& seed) noexcept {
+    return static_cast<std::uint32_t>(operands.value(seed));
+}
 
 }  // namespace vkf::support

@@ -253,7 +253,7 @@ void support::prepare_elementwise(const ElementwiseParams& params, const Operand
 }
 
 void support::lower_elementwise(Lowering& l, const ElementwiseParams& params, ValueId a, ValueId b, ValueId out,
-                                Prepare how, const std::vector<ValueId>& sizes_of) {
+                                Prepare how) {
     if (size_of(l.dtype(a)) == 2 || size_of(l.dtype(out)) == 2) {  // copies alone
         lower_conversion(l, a, out);
         return;
@@ -278,9 +278,8 @@ void support::lower_elementwise(Lowering& l, const ElementwiseParams& params, Va
                                why + load.note}},
                              {{a, Access::read}, {b, Access::read}, {out, Access::write}}, how,
                              {fours ? 4 * fours_each : kElementwisePerInvocation});
-    d.sizes_of = sizes_of;
     const auto elsewhere = [&](ValueId v) { return l.info(v).storage != l.info(out).storage; };
-    if (a != b && elsewhere(a) && elsewhere(b)) {
+    if (elsewhere(a) && elsewhere(b)) {
         d.in_place_output = kElementwiseBindingOut;
         d.in_place_input = l.info(a).shape == l.info(out).shape ? kElementwiseBindingA : kElementwiseBindingB;
     }

@@ -22,9 +22,8 @@ struct ElementwiseParams {
 };
 
 /// Emits the kernel's dispatch, or where a number has 16 bits that of a conversion: a copy then.
-/// `how` is to call prepare_elementwise(); `sizes_of` are operands behind the kernel's own.
-void lower_elementwise(Lowering& l, const ElementwiseParams& params, ValueId a, ValueId b, ValueId out, Prepare how,
-                       const std::vector<ValueId>& sizes_of = {});
+/// `how` is to call prepare_elementwise().
+void lower_elementwise(Lowering& l, const ElementwiseParams& params, ValueId a, ValueId b, ValueId out, Prepare how);
 void prepare_elementwise(const ElementwiseParams& params, const Operands& operands, Command& command) noexcept;
 
 /// The node that add() makes.

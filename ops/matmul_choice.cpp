@@ -74,7 +74,7 @@ void choose_for_processor(Choice& choice, const Capabilities& device, const Cons
         } else {
             choice.add(kPlain, constants(16, 1), 1, 1, 64, "one row: 1x64 tiles");
         }
-        if (most_rows <= choice.words[choice.words.size() - 3]) {
+        if (most_rows <= choice.tiles.back().most_rows) {
             return;
         }
     }
@@ -358,6 +358,22 @@ ReducedArithmetic reduced_arithmetic(const Lowering& l, const Product& product, 
         out.no_coopmat = no_matrices;
     }
     return out;
+}
+
+std::vector<uint> Choice::words() const {
+    std::vector<uint> out = before;
+    for (const Tile& tile : tiles) {
+        out.insert(out.end(), {tile.most_rows, tile.rows, tile.columns});
+    }
+    return out;
+}
+
+std::size_t TileWords::kernel_for(std::uint64_t rows) const noexcept {
+    std::size_t kernel = 0;
+    while (3 * (kernel + 1) < words_.size() && rows > (*this)[kernel].most_rows) {
+        ++kernel;
+    }
+    return kernel;
 }
 
 Choice choose(const Lowering& l, const ProductPart& part, const ReducedArithmetic& reduced, const MatmulParams& params,

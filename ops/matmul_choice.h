@@ -10,38 +10,50 @@
 
 namespace vkf {
 
+inline constexpr shader::uint kAnyRows = ~0u;
+
+/// The rows of C that a kernel serves at most, and what one of its groups computes.
+struct Tile {
+    shader::uint most_rows, rows, columns;
+};
+
 /// Kernels from the one for fewest rows to the one for most, and the tile of each.
 struct Choice {
     std::vector<Kernel> kernels;
-    /// the words of prepare_product(): for each kernel its most rows, and the rows and columns of
-    /// its tile
-    std::vector<shader::uint> words;
+    std::vector<Tile> tiles;           ///< of each kernel
+    std::vector<shader::uint> before;  ///< words of the prepare function's own
 
     void add(const Shader& shader, Constants constants, shader::uint most_rows, shader::uint rows, shader::uint columns,
              std::string why, Arithmetic arithmetic = Arithmetic::f32) {
         kernels.push_back({&shader, std::move(constants), std::move(why)});
         kernels.back().arithmetic = arithmetic;
-        words.insert(words.end(), {most_rows, rows, columns});
+        tiles.push_back({most_rows, rows, columns});
     }
     /// Leaves the first kernel alone, for so many rows; `why` stands in front of its own.
     void keep_first(shader::uint most_rows, const std::string& why) {
         kernels.erase(kernels.begin() + 1, kernels.end());
         kernels.front().why.insert(0, why);
-        words.resize(3);
-        words.front() = most_rows;
+        tiles.resize(1);
+        tiles.front().most_rows = most_rows;
     }
+    /// The words of a dispatch: those `before`, then the tiles as TileWords reads them.
+    std::vector<shader::uint> words() const;
 };
 
-inline constexpr shader::uint kAnyRows = ~0u;
+/// The tiles of a dispatch's kernels, three words each.
+class TileWords {
+public:
+    explicit TileWords(std::span<const shader::uint> words) noexcept : words_(words) {}
 
-/// The place in Choice's words of the kernel that serves so many rows.
-inline std::size_t kernel_for(std::uint64_t rows, std::span<const shader::uint> words) noexcept {
-    std::size_t at = 0;
-    while (at + 3 < words.size() && rows > words[at]) {
-        at += 3;
+    /// The number of the kernel that serves so many rows.
+    std::size_t kernel_for(std::uint64_t rows) const noexcept;
+    Tile operator[](std::size_t kernel) const noexcept {
+        return {words_[3 * kernel], words_[3 * kernel + 1], words_[3 * kernel + 2]};
     }
-    return at;
-}
+
+private:
+    std::span<const shader::uint> words_;
+};
 
 /// A product's tensors; `bias` and `other` are any of them where there is none.
 struct Product {

@@ -112,7 +112,7 @@ void choose_coopmat(Choice& choice, const Capabilities& device, const Constants&
     if (choice.kernels.size() == before) {
         add(kSmallCoopmatPlan);
     }
-    choice.words[choice.words.size() - 3] = kAnyRows;  // the last serves what is left
+    choice.tiles.back().most_rows = kAnyRows;  // the last serves what is left
 }
 
 std::string no_coopmat(const Capabilities& device, const MatmulParams& params, bool elements) {

@@ -47,11 +47,10 @@ std::int64_t rounds_of(std::int64_t k, bool masked, std::int64_t rows) {
 Dispatch& dispatch(Lowering& l, const Product& p, const MatmulParams& params, Choice choice, Prepare prepare) {
     const Binding a{p.a, Access::read}, b{p.b, Access::read}, c{p.c, Access::read_write}, other{p.other, Access::read};
     if (params.other_beside_bias()) {
-        return l.dispatch(std::move(choice.kernels), {a, b, {p.bias, Access::read}, c, other}, prepare,
-                          std::move(choice.words));
+        return l.dispatch(std::move(choice.kernels), {a, b, {p.bias, Access::read}, c, other}, prepare, choice.words());
     }
     const Binding bias_or_other = params.has_other() ? other : Binding{p.bias, Access::read};
-    return l.dispatch(std::move(choice.kernels), {a, b, bias_or_other, c}, prepare, std::move(choice.words));
+    return l.dispatch(std::move(choice.kernels), {a, b, bias_or_other, c}, prepare, choice.words());
 }
 
 /// True when c has more than so many rows in every run.
@@ -68,12 +67,12 @@ bool always_more_rows(const Lowering& l, ValueId c, std::int64_t few) {
 }
 
 /// Whether a is rounded to f16 once for all tiles of c: for many of them, and with many rows.
-bool rounds_once(const Lowering& l, ValueId a, ValueId b, ValueId c, const ReducedArithmetic& less,
+bool rounds_once(const Lowering& l, ValueId a, ValueId b, ValueId c, const ReducedArithmetic& reduced,
                  std::int64_t most_rows) {
     constexpr std::int64_t kFewestColumns = 1024;
     const Shape &a_shape = l.info(a).shape, &b_shape = l.info(b).shape;
     const bool shared = std::all_of(b_shape.begin(), b_shape.end() - 2, [](const Dim& d) { return d == Dim(1); });
-    return less.halves && less.coopmat && !l.device().cpu() && shared && most_rows > kMostUnpackedRows &&
+    return reduced.halves && reduced.coopmat && !l.device().cpu() && shared && most_rows > kMostUnpackedRows &&
            l.max_of(l.info(c).shape.back()) >= kFewestColumns && a_shape.size() <= kMostCodesRank &&
            a_shape.back().is_constant() && a_shape.back().constant() % 8 == 0 &&
            !l.device().leaves_out(kPackedRows.name);
@@ -94,7 +93,7 @@ void lower_further_sums(Lowering& l, ProductPart part, MatmulParams params, std:
     for (std::int64_t i = 1; i < parts; ++i) {
         Choice choice =
             choose(l, part, {}, params, "; part " + std::to_string(i + 1) + " of the sums, if they are so long");
-        choice.words.insert(choice.words.begin(), static_cast<uint>(i));
+        choice.before = {static_cast<uint>(i)};
         dispatch(l, part.product, params, std::move(choice), prepare_sum_part);
     }
 }
@@ -114,7 +113,10 @@ void take_place_of_other(const Lowering& l, Dispatch& d, const Product& product,
     }
 }
 
-/// `note`, where there is one, is told of the first kernel.
+/// A sum is taken in parts for one of three reasons, of which a product never has two: b is larger
+/// than a descriptor and is cut along k (`cut_k`); a processor's cache holds no more of a and b at
+/// a time (`sums`); a GPU has too few rows for all of its groups (`split`). `note`, where there is
+/// one, is told of the first kernel.
 void lower_product(Lowering& l, const Product& product, const MatmulParams& params, const std::string& note = {}) {
     const ValueId a = product.a;
     const std::int64_t k = l.max_of(l.info(a).shape.back());
@@ -133,28 +135,28 @@ void lower_product(Lowering& l, const Product& product, const MatmulParams& para
     const bool along_k = is_summed_in_parts(l.info(b), params);
     const std::size_t b_k = l.info(b).shape.size() - 1 - params.b_axes().k;
     const std::vector<ValueId> windows = along_k ? l.chunks(b, b_k, 4) : l.chunks(b, b_n);
-    const bool cut = windows.size() > 1;
-    const ReducedArithmetic less =
-        reduced_arithmetic(l, {a, b, product.bias, product.other, c}, params, most_rows, cut && along_k);
-    const bool few = less.codes && !always_more_rows(l, c, kMatvecMaxRows);
-    const ValueId codes = less.codes ? codes_of(l, a) : a;
-    const bool once = !(cut && along_k) && rounds_once(l, a, b, c, less, most_rows);
-    const bool only_once = once && always_more_rows(l, c, kMostUnpackedRows);
-    const ValueId halves = once ? halves_of(l, a, kMostUnpackedRows) : a;
+    const bool cut = windows.size() > 1, cut_k = cut && along_k;
+    const ReducedArithmetic reduced =
+        reduced_arithmetic(l, {a, b, product.bias, product.other, c}, params, most_rows, cut_k);
+    const bool few = reduced.codes && !always_more_rows(l, c, kMatvecMaxRows);
+    const ValueId codes = reduced.codes ? codes_of(l, a) : a;
+    const bool rounded_a = !cut_k && rounds_once(l, a, b, c, reduced, most_rows);
+    const bool always_rounded = rounded_a && always_more_rows(l, c, kMostUnpackedRows);
+    const ValueId halves = rounded_a ? halves_of(l, a, kMostUnpackedRows) : a;
     std::int64_t first = 0;
     for (const ValueId window : windows) {
         ProductPart part{{a, window, product.bias, product.other, c}, {}, most_rows, large, one_row};
-        MatmulParams of = params;
+        MatmulParams part_params = params;
         const bool further = along_k && window != windows.front();
         const std::int64_t length = cut ? l.info(window).shape[along_k ? b_k : b_n].constant() : 0;
         const auto cut_last = [&](ValueId v) { return l.slice(v, l.info(v).shape.size() - 1, first, length); };
-        if (cut && along_k) {  // the sums so far are the residual of the next part
+        if (cut_k) {  // the sums so far are the residual of the next part
             require(params.activation == Activation::none && !params.is_gate(), kMatmulName,
                     "a product whose sums are taken in parts has an activation or a gate");
             part.product.a = cut_last(a);
             if (further) {
-                of.bias = false;
-                of.other = kMatmulOtherResidual;
+                part_params.bias = false;
+                part_params.other = kMatmulOtherResidual;
                 part.product.other = c;
             }
         } else if (cut) {
@@ -163,57 +165,59 @@ void lower_product(Lowering& l, const Product& product, const MatmulParams& para
             part.product.other = params.has_other() ? cut_last(product.other) : product.other;
         }
         first += length;
-        part.form = form_of(l, part.product, of);
+        part.form = form_of(l, part.product, part_params);
         std::string why = note;
-        if (cut && along_k) {
+        if (cut_k) {
             why += "; one of " + std::to_string(windows.size()) + " parts of the sums, for want of larger bindings";
         }
         if (few) {
             ProductPart rows = part;
             rows.most_rows = kMatvecMaxRows;
-            dispatch(l, rows.product, of, choose(l, rows, {}, of, why), prepare_few_rows);
+            dispatch(l, rows.product, part_params, choose(l, rows, {}, part_params, why), prepare_few_rows);
         }
-        if (once) {
-            ProductPart rounded = part;
-            rounded.product.a = halves;
-            rounded.form.a_load = kMatmulAHalves;
-            Dispatch& d = dispatch(l, rounded.product, of, choose(l, rounded, less, of, why), prepare_halves);
-            if (only_once && !cut) {
-                take_place_of_other(l, d, rounded.product, of);
+        if (rounded_a) {
+            ProductPart of_rounded = part;
+            of_rounded.product.a = halves;
+            of_rounded.form.a_load = kMatmulAHalves;
+            Dispatch& d = dispatch(l, of_rounded.product, part_params, choose(l, of_rounded, reduced, part_params, why),
+                                   prepare_halves);
+            if (always_rounded && !cut) {
+                take_place_of_other(l, d, of_rounded.product, part_params);
             }
         }
-        if (only_once) {
+        if (always_rounded) {
             continue;
         }
-        part.most_rows = once ? kMostUnpackedRows : most_rows;
-        const std::int64_t sums = cut || less.halves || less.codes ? 1 : sum_parts(l, part, of);
+        part.most_rows = rounded_a ? kMostUnpackedRows : most_rows;
+        const std::int64_t sums = cut || reduced.halves || reduced.codes ? 1 : sum_parts(l, part, part_params);
         if (sums > 1) {
             why += "; the first of " + std::to_string(sums) + " parts of the sums, whose rows stay in a cache";
         }
-        Choice choice = choose(l, part, less, of, why);
+        Choice choice = choose(l, part, reduced, part_params, why);
         if (sums > 1) {
-            choice.words.insert(choice.words.begin(), 0);
+            choice.before = {0};
         }
         Product operands = part.product;
-        operands.a = less.codes ? codes : operands.a;
-        const SplitWhen split = cut || sums > 1 ? SplitWhen::never : choose_split(choice, l, part, less, of);
+        operands.a = reduced.codes ? codes : operands.a;
+        const SplitWhen split =
+            cut || sums > 1 ? SplitWhen::never : choose_split(choice, l, part, reduced, part_params);
         if (split != SplitWhen::never) {
-            lower_split(l, operands, of, choice);
+            lower_split(l, operands, part_params, choice);
         }
         if (split == SplitWhen::always) {
             continue;
         }
         const Prepare how = sums > 1                    ? prepare_sum_part
-                            : split != SplitWhen::never ? (once ? prepare_unpacked_whole_sums : prepare_whole_sums)
-                            : once                      ? prepare_unpacked
-                            : less.codes                ? prepare_codes
+                            : split != SplitWhen::never ? (rounded_a ? prepare_unpacked_whole_sums : prepare_whole_sums)
+                            : rounded_a                 ? prepare_unpacked
+                            : reduced.codes             ? prepare_codes
                             : further                   ? prepare_further_part
                                                         : prepare_product;
-        Dispatch& d = dispatch(l, operands, of, std::move(choice), how);
-        if (!cut && !few && !once && split == SplitWhen::never) {
+        Dispatch& d = dispatch(l, operands, part_params, std::move(choice), how);
+        if (!cut && !few && !rounded_a && split == SplitWhen::never) {
             take_place_of_other(l, d, operands, params);
         }
-        lower_further_sums(l, part, of, sums);
+        lower_further_sums(l, part, part_params, sums);
     }
 }
 

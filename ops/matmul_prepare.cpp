@@ -82,10 +82,8 @@ std::uint64_t fold_batches(MatmulPush& push, std::uint64_t batch0) noexcept {
     return sizes[0] * sizes[1] * sizes[2];
 }
 
-/// The whole of a preparation, once `push` describes the product, or a `part` of its sums. `words`
-/// are Choice's.
-void prepare(MatmulPush push, const Operands& operands, std::span<const uint> words, Command& command,
-             double part = 1) noexcept {
+/// The whole of a preparation, once `push` describes the product, or a `part` of its sums.
+void prepare(MatmulPush push, const Operands& operands, TileWords tiles, Command& command, double part = 1) noexcept {
     const View& c = operands[kMatmulBindingC];
     const double outputs = static_cast<double>(c.elements());
     const double inputs = static_cast<double>(operands[kMatmulBindingA].elements()) +
@@ -97,10 +95,10 @@ void prepare(MatmulPush push, const Operands& operands, std::span<const uint> wo
         return;
     }
     const std::uint64_t batches = fold_batches(push, c.size[0]);
-    const std::size_t at = kernel_for(push.m, words);
-    command.kernel(static_cast<uint>(at / 3));
+    const std::size_t kernel = tiles.kernel_for(push.m);
+    command.kernel(static_cast<uint>(kernel));
     command.push(push);
-    command.groups(batches * divide_up(push.m, words[at + 1]) * divide_up(push.n, words[at + 2]));
+    command.groups(batches * divide_up(push.m, tiles[kernel].rows) * divide_up(push.n, tiles[kernel].columns));
 }
 
 bool few_rows(const View& c) noexcept { return c.rows() <= kMatvecMaxRows; }
@@ -114,11 +112,11 @@ void skip(MatmulPush push, Command& command) noexcept {
 }  // namespace
 
 void prepare_product(const Operands& operands, Command& command) noexcept {
-    prepare(describe(operands), operands, operands.words, command);
+    prepare(describe(operands), operands, TileWords(operands.words), command);
 }
 
 void prepare_further_part(const Operands& operands, Command& command) noexcept {
-    prepare(describe_further(operands), operands, operands.words, command);
+    prepare(describe_further(operands), operands, TileWords(operands.words), command);
 }
 
 void prepare_sum_part(const Operands& operands, Command& command) noexcept {
@@ -133,7 +131,8 @@ void prepare_sum_part(const Operands& operands, Command& command) noexcept {
     push.k = static_cast<uint>(std::min<std::uint64_t>(all - first, kSumPart));
     push.a_offset += static_cast<uint>(first) * push.a_k;
     push.b_offset += static_cast<uint>(first) * push.b_k;
-    prepare(push, operands, operands.words.subspan(1), command, all > 0 ? static_cast<double>(push.k) / all : 1);
+    prepare(push, operands, TileWords(operands.words.subspan(1)), command,
+            all > 0 ? static_cast<double>(push.k) / all : 1);
 }
 
 void prepare_whole_sums(const Operands& operands, Command& command) noexcept {
@@ -176,7 +175,7 @@ void prepare_part_sums(const Operands& operands, Command& command) noexcept {
     const double outputs = static_cast<double>(c.elements());
     command.cost(2.0 * outputs * split.k,
                  4.0 * (outputs * parts + static_cast<double>(a.elements()) + static_cast<double>(b.elements())));
-    command.kernel(static_cast<uint>(kernel_for(push.m, split.tiles) / 3));
+    command.kernel(static_cast<uint>(split.tiles.kernel_for(push.m)));
     command.push(push);
     command.groups(split.groups_of(push.m, push.n) * parts);
 }
@@ -224,13 +223,15 @@ void prepare_unpacked_whole_sums(const Operands& operands, Command& command) noe
 void prepare_halves(const Operands& operands, Command& command) noexcept {
     MatmulPush push = describe(operands);
     push.k *= 2;  // from words to the numbers in them
-    many_rows(operands[kMatmulBindingC]) ? prepare(push, operands, operands.words, command) : skip(push, command);
+    many_rows(operands[kMatmulBindingC]) ? prepare(push, operands, TileWords(operands.words), command)
+                                         : skip(push, command);
 }
 
 void prepare_codes(const Operands& operands, Command& command) noexcept {
     MatmulPush push = describe(operands);
     push.k = (push.k - kPackedInt8ScaleWords) * 4;  // from words of codes and scales to codes
-    few_rows(operands[kMatmulBindingC]) ? skip(push, command) : prepare(push, operands, operands.words, command);
+    few_rows(operands[kMatmulBindingC]) ? skip(push, command)
+                                        : prepare(push, operands, TileWords(operands.words), command);
 }
 
 }  // namespace vkf

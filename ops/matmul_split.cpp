@@ -20,29 +20,29 @@ const Shader kMerge{"matmul_merge", spirv::kMatmulMergeSpirv};
 /// As many groups keep a large GPU busy, and one that shares memory with its processor.
 constexpr uint kGroups = 128, kIntegratedGroups = 32;
 
-/// True for kernel `i` of Choice's words where a run that divides sums may take it.
-bool serves(std::span<const uint> words, std::size_t i) {
-    return words[3 * i] > kMatvecMaxRows && (i == 0 || words[3 * (i - 1)] < kMostSplitRows);
+/// True for kernel `i` where a run that divides sums may take it.
+bool serves(const std::vector<Tile>& tiles, std::size_t i) {
+    return tiles[i].most_rows > kMatvecMaxRows && (i == 0 || tiles[i - 1].most_rows < kMostSplitRows);
 }
 
 /// The kernels of a product that a run which divides its sums may take.
 Choice dividing(const Choice& whole) {
     Choice out;
+    out.before = whole.before;
     for (std::size_t i = 0; i < whole.kernels.size(); ++i) {
-        if (serves(whole.words, i)) {
+        if (serves(whole.tiles, i)) {
             out.kernels.push_back(whole.kernels[i]);
-            out.words.insert(out.words.end(), whole.words.begin() + static_cast<std::ptrdiff_t>(3 * i),
-                             whole.words.begin() + static_cast<std::ptrdiff_t>(3 * i) + 3);
+            out.tiles.push_back(whole.tiles[i]);
         }
     }
     return out;
 }
 
 /// Outputs of a group at most.
-std::int64_t most_outputs(std::span<const uint> words) {
+std::int64_t most_outputs(const std::vector<Tile>& tiles) {
     std::int64_t most = 0;
-    for (std::size_t i = 0; i < words.size(); i += 3) {
-        most = std::max(most, std::int64_t{words[i + 1]} * words[i + 2]);
+    for (const Tile& tile : tiles) {
+        most = std::max(most, std::int64_t{tile.rows} * tile.columns);
     }
     return most;
 }
@@ -80,8 +80,8 @@ bool divisible(const Lowering& l, const ProductPart& part, const ReducedArithmet
 }  // namespace
 
 std::uint64_t SplitSums::groups_of(std::uint64_t rows, uint columns) const noexcept {
-    const std::size_t at = kernel_for(rows, tiles);
-    return divide_up(rows, tiles[at + 1]) * divide_up(columns, tiles[at + 2]);
+    const Tile tile = tiles[tiles.kernel_for(rows)];
+    return divide_up(rows, tile.rows) * divide_up(columns, tile.columns);
 }
 
 uint SplitSums::parts(std::uint64_t rows, uint columns) const noexcept {
@@ -112,19 +112,19 @@ SplitWhen choose_split(Choice& whole, const Lowering& l, const ProductPart& part
     const auto columns = static_cast<uint>(l.max_of(c.back()));
     bool ever = false;
     for (std::size_t i = 0; i < whole.kernels.size(); ++i) {
-        ever = ever || (serves(whole.words, i) && 2 * divide_up(columns, whole.words[3 * i + 2]) <= groups.value);
+        ever = ever || (serves(whole.tiles, i) && 2 * divide_up(columns, whole.tiles[i].columns) <= groups.value);
     }
     if (!ever) {
         return SplitWhen::never;
     }
-    std::vector<uint> words = whole.words;
-    words.insert(words.begin(), {groups.value, numbers_of_element(l, part.product.b),
-                                 static_cast<uint>(l.info(part.product.a).shape.back().constant())});
+    Choice divided = whole;
+    divided.before = {groups.value, numbers_of_element(l, part.product.b),
+                      static_cast<uint>(l.info(part.product.a).shape.back().constant())};
     const bool constant = std::all_of(c.begin(), c.end(), [](const Dim& d) { return d.is_constant(); });
-    if (constant && SplitSums(words).parts(static_cast<std::uint64_t>(part.most_rows), columns) == 1) {
+    if (constant && SplitSums(divided.words()).parts(static_cast<std::uint64_t>(part.most_rows), columns) == 1) {
         return SplitWhen::never;
     }
-    whole.words = std::move(words);
+    whole = std::move(divided);
     whole.kernels.front().why +=
         "; divided into parts that make up to " + std::to_string(groups.value) + " groups" + groups.note;
     return constant ? SplitWhen::always : SplitWhen::by_rows;
@@ -132,15 +132,14 @@ SplitWhen choose_split(Choice& whole, const Lowering& l, const ProductPart& part
 
 void lower_split(Lowering& l, const Product& product, const MatmulParams& params, const Choice& whole) {
     const ValueInfo c = l.info(product.c);
-    const std::vector<uint> before(whole.words.begin(), whole.words.begin() + SplitSums::kWords);
-    Choice parts = dividing({whole.kernels, {whole.words.begin() + SplitSums::kWords, whole.words.end()}});
+    const std::vector<uint> words = whole.words();
+    Choice parts = dividing(whole);
     std::int64_t rows = kMostSplitRows;
     if (is_matrix(c)) {
         rows = std::min(rows, l.max_of(c.shape[c.shape.size() - 2]));
     }
-    const std::int64_t most = std::min(SplitSums(whole.words).groups * most_outputs(parts.words),
-                                       kMostSumParts * rows * l.max_of(c.shape.back()));
-    parts.words.insert(parts.words.begin(), before.begin(), before.end());
+    const std::int64_t most =
+        std::min(SplitSums(words).groups * most_outputs(parts.tiles), kMostSumParts * rows * l.max_of(c.shape.back()));
     const ValueId sums = l.scratch(DType::f32, {Dim(most)});
     for (Kernel& kernel : parts.kernels) {
         kernel.constants.set(kMatmulSpecAct, kActNone);
@@ -150,7 +149,7 @@ void lower_split(Lowering& l, const Product& product, const MatmulParams& params
     }
     const Binding a{product.a, Access::read}, part{sums, Access::read}, to{product.c, Access::write};
     Dispatch& d = l.dispatch(std::move(parts.kernels), {a, {product.b, Access::read}, a, {sums, Access::write}},
-                             prepare_part_sums, std::move(parts.words));
+                             prepare_part_sums, parts.words());
     d.sizes_of = {product.c};
     const Kernel merge{
         &kMerge,
@@ -158,11 +157,11 @@ void lower_split(Lowering& l, const Product& product, const MatmulParams& params
         "adds up the parts of the sums, in their order"};
     const Binding other{product.other, Access::read};
     if (params.other_beside_bias()) {
-        l.dispatch({merge}, {part, part, {product.bias, Access::read}, to, other}, prepare_merged_sums, whole.words);
+        l.dispatch({merge}, {part, part, {product.bias, Access::read}, to, other}, prepare_merged_sums, words);
         return;
     }
     const Binding bias_or_other = params.has_other() ? other : params.bias ? Binding{product.bias, Access::read} : part;
-    l.dispatch({merge}, {part, part, bias_or_other, to}, prepare_merged_sums, whole.words);
+    l.dispatch({merge}, {part, part, bias_or_other, to}, prepare_merged_sums, words);
 }
 
 }  // namespace vkf

@@ -16,7 +16,7 @@ inline constexpr shader::uint kMergeLanes = 64;
 
 /// A product whose sums may be divided; into how many parts a run does so depends on its rows.
 struct SplitSums {
-    static constexpr std::size_t kWords = 3;  ///< words of a dispatch that come before Choice's
+    static constexpr std::size_t kWords = 3;  ///< of a dispatch, in front of the tiles'
 
     explicit SplitSums(std::span<const shader::uint> words) noexcept
         : groups(words[0]), numbers(words[1]), k(words[2]), tiles(words.subspan(kWords)) {}
@@ -26,15 +26,15 @@ struct SplitSums {
     shader::uint parts(std::uint64_t rows, shader::uint columns) const noexcept;
     shader::uint parts_of(const View& c) const noexcept { return parts(c.rows(), c.dim(0)); }
 
-    shader::uint groups;                  ///< most work groups of the parts together
-    shader::uint numbers;                 ///< numbers along k in an element of b
-    shader::uint k;                       ///< products of a sum
-    std::span<const shader::uint> tiles;  ///< Choice's words
+    shader::uint groups;   ///< most work groups of the parts together
+    shader::uint numbers;  ///< numbers along k in an element of b
+    shader::uint k;        ///< products of a sum
+    TileWords tiles;
 };
 
 enum class SplitWhen { never, by_rows, always };
 
-/// Puts the words of SplitSums before those of a product's kernels, where a run may divide sums.
+/// Where a run may divide sums, puts the words of SplitSums before those of a product's tiles.
 SplitWhen choose_split(Choice& whole, const Lowering& l, const ProductPart& part, const ReducedArithmetic& reduced,
                        const MatmulParams& params);
 

@@ -7,6 +7,7 @@
 #include "ops/tuning.h"
 #include "ops/variants.h"
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 #include "runtime/compile/asked_for.h"
 
 namespace vkf {
@@ -48,18 +49,17 @@ std::string objection(const Capabilities& device, std::string_view name, std::st
 /// Throws for whatever is wrong in the list, wherever it stands.
 void check(const Capabilities& device) {
     std::vector<std::string_view> names;
-    for (std::string_view rest = device.tuning; !rest.empty();) {
-        const std::string_view part = rest.substr(0, rest.find(','));
-        const std::size_t equals = std::min(part.find('='), part.size() - 1);
-        const std::string_view name = part.substr(0, equals);
+    std::string_view rest = device.tuning;
+    while (!rest.empty()) {
+        std::string_view value = take_part(rest, ',');
+        const std::string_view name = take_part(value, '=');
         const std::string wrong = std::find(names.begin(), names.end(), name) != names.end()
                                       ? std::string(name) + " is given twice"
-                                      : objection(device, name, part.substr(equals + 1));
+                                      : objection(device, name, value);
         if (!wrong.empty()) {
             throw Error(wrong, device.tuning_from);
         }
         names.push_back(name);
-        rest.remove_prefix(std::min(part.size() + 1, rest.size()));
     }
 }
 

@@ -33,8 +33,8 @@ VKF_CONSTANT(kAttentionBindingLse, 10)       // log-sum-exp out, (batch, head, q
 VKF_CONSTANT(kAttentionBindingPartial, 11)
 
 // Specialization constants. Id 0 is the local size in x.
-// rows a group takes: 4, 8 or 16 in registers, 32 in shared memory, kSubgroupRows a subgroup of
-// matrices
+// rows a group takes: 4, 8 or 16 in registers (attention_rows: 8, or a whole group of query heads),
+// 32 in shared memory, kSubgroupRows a subgroup of matrices
 VKF_CONSTANT(kAttentionSpecRows, 1)
 // columns of O a group takes, in blocks as wide as the kernel's tile of keys; at most 4
 VKF_CONSTANT(kAttentionSpecBlocks, 2)

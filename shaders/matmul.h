@@ -28,7 +28,7 @@ VKF_CONSTANT(kMatmulBindingOther, 4)
 
 // Ids of the specialization constants. Id 0 is the local size in x.
 //
-// Rows: rows of C per group in matmul (1 to 8; with 8 lanes to 32; with 4 lanes 4, 8 or 16) and
+// Rows: rows of C per group in matmul (1 to 8; with 8 lanes to 32; with 4 lanes 4, 8, 12 or 16) and
 //   matvec (1 to 4). matmul's kernel for 8 lanes loads A another way for up to kMatmulFewRows.
 //   1, 2 or 4 in matvec_columns.
 // ALoad: how A is read, a kMatmulA... below.

@@ -52,8 +52,9 @@ std::string program_of(const nlohmann::json& config) {
         for (View& view : views) {
             view.size.fill(1);
         }
+        const std::vector<std::int64_t> anything(plan.symbols.size());
         Command command;
-        d.dispatch.prepare({views, plan.nodes[d.dispatch.node].params.get(), d.dispatch.words}, command);
+        d.dispatch.prepare({views, plan.nodes[d.dispatch.node].params.get(), d.dispatch.words, anything}, command);
         append(command.push_bytes());
         all += "\n";
     }

@@ -476,6 +476,9 @@ TEST_CASE("kv cache: wrong use is told when it is described") {
     CHECK(contains(
         error_of([&] { scaled_dot_product_attention(q, kv, kv, {.kv_type = WeightType::int8, .value_dim = 20}); }),
         "for 20 numbers as int8"));
+    CHECK(contains(
+        error_of([&] { scaled_dot_product_attention(q, kv, kv, {.kv_type = WeightType::int8, .value_dim = -4}); }),
+        "value_dim = -4 is negative"));
     // nothing is written of a key whose value does not fit
     Graph h;
     const Value rows = h.input("rows", {1, 2, 1, 8}), wide = h.input("wide", {1, 2, 1, 40});

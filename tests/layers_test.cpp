@@ -77,6 +77,24 @@ TEST_CASE("grouped_query_attention: a prompt at once, in chunks, and token by to
     CHECK(contains(error_of([&] { p.run(); }), "17 is more than 16"));
 }
 
+TEST_CASE("grouped_query_attention: a full cache is told of, not the table of positions that is as long") {
+    Graph g;
+    const Dim tokens = g.symbol("tokens", 4), start = g.symbol("start", 6);
+    g.output("y",
+             grouped_query_attention(g.input("x", {1, tokens, 8}), {.name = "attn",
+                                                                    .heads = 2,
+                                                                    .rope = Rope{.layout = RopeLayout::half},
+                                                                    .mask = {.causal = Causal::bottom_right},
+                                                                    .cache = kv_cache(g, "cache", 1, 6, 1, 4, start)})
+                 .y);
+    Program p = device().compile(g, random_weights({&g}));
+    p.set("tokens", 3);
+    p.set("start", 4);
+    upload(p, "x", random_tensor({1, 3, 8}));
+    const std::string error = error_of([&] { p.run(); });
+    CHECK(contains(error, "of cache.key (1, 6, 1, 4) F32: 7 is more than 6"));
+}
+
 TEST_CASE("grouped_query_attention: a cache that is a ring turns positions beyond its rows") {
     constexpr std::int64_t kTokens = 9, kWindow = 3;
     const auto described = [&](Graph& g, std::optional<KvCache> cache) {

@@ -10,7 +10,7 @@
 #include "layers/feed_forward.h"
 #include "layers/lora.h"
 #include "layers/parallel.h"
-#include "models/blocks/word_table.h"
+#include "models/blocks/token_embedding.h"
 #include "tests/op_check.h"
 
 using namespace vkf;
@@ -66,17 +66,17 @@ TEST_CASE("linear hook: it may put another in its place, or none") {
 TEST_CASE("linear hook: what it makes of a tied last matrix is checked as of other linear layers") {
     Graph g, other;
     const Value h = g.input("h", {1, 2, 4}), foreign = other.input("foreign", {1, 2, 5});
-    const WordTable words(g, "table", 5, 4);
+    const TokenEmbedding table(g, "table", 5, 4);
     for (const Value& given : {Value(), foreign, h}) {
         g.after_linear([given](Value, Value) { return given; });
-        CHECK(contains(error_of([&] { words.logits(h, true); }), "linear_layer: what after_linear() was given made "));
+        CHECK(contains(error_of([&] { table.logits(h, true); }), "linear_layer: what after_linear() was given made "));
     }
     std::string name;
     g.after_linear([&](Value, Value y) {
         name = g.scoped("weight");
         return scale(y, 2.0f);
     });
-    CHECK(words.logits(h, true).shape() == Shape{1, 2, 5});
+    CHECK(table.logits(h, true).shape() == Shape{1, 2, 5});
     CHECK(name == "lm_head.weight");
 }
 
@@ -97,11 +97,11 @@ TEST_CASE("linear hook: ranks, which have shares of layers, refuse it") {
     refused([&] { gated_feed_forward(x, 6, Activation::silu); });
     refused([&] { column_parallel_linear(x, "c", 6); });
     refused([&] { row_parallel_linear(x, "r", 8, 6); });
-    const WordTable words(g, "table", 5, 8);
-    refused([&] { words.logits(x, true); });
-    refused([&] { words.logits(x, false); });
+    const TokenEmbedding table(g, "table", 5, 8);
+    refused([&] { table.logits(x, true); });
+    refused([&] { table.logits(x, false); });
     g.after_linear({});
-    CHECK(words.logits(x, true).size(-1) == Dim(2));
+    CHECK(table.logits(x, true).size(-1) == Dim(2));
 }
 
 TEST_CASE("linear hook: a graph that has one takes no Lora, and one that a Lora has no other") {

@@ -427,7 +427,7 @@ TEST_CASE("parallel decoder: what cannot be shared out is refused with the numbe
     all_say(2, {.max_tokens = 8}, {}, "has another set of options than rank");
     all_say(2, {.speeds = {1, 2, 3}}, {}, "parallel: 3 speeds of 2 ranks");
     all_say(2, {.speeds = {0, 1}}, {}, "parallel: speed 0.000000 of a rank is not above 0");
-    all_say(2, {.candidates = 30, .speeds = {1, 9}}, {}, "candidates = 30 is more than the 9 words that a rank of 2");
+    all_say(2, {.candidates = 30, .speeds = {1, 9}}, {}, "candidates = 30 is more than the 9 tokens that a rank of 2");
     all_say(4, {}, {.matrices = WeightType::int4}, "would end inside a group that shares a scale");
 
     const auto alone = [&](const std::vector<double>& speeds, Split split, bool has_communicator) {

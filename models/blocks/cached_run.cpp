@@ -51,7 +51,9 @@ Value CachedRun::attend(std::int64_t index, const QueryKeyValue& heads, const At
     return merge_heads(scaled_dot_product_attention(heads.query, all.key, all.value, o).y);
 }
 
-Value CachedRun::answered(Value h) const { return task_ == DecoderTask::score ? h : slice(h, 1, count() - Dim(1), 1); }
+Value CachedRun::logit_positions(Value h) const {
+    return task_ == DecoderTask::score ? h : slice(h, 1, count() - Dim(1), 1);
+}
 
 const CacheRing::Rows& CachedRun::ring(std::int64_t window, std::int64_t rows) {
     const auto found = rings_.find(window);

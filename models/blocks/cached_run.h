@@ -32,7 +32,7 @@ public:
     /// The layer's cache takes in the tokens' keys and values.
     Value attend(std::int64_t layer, const QueryKeyValue& heads, const AttentionScores& scores = {}) override;
     /// The last token, or all where the task is to score.
-    Value answered(Value h) const override;
+    Value logit_positions(Value h) const override;
 
 private:
     const CacheRing::Rows& ring(std::int64_t window, std::int64_t rows);

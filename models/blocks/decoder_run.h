@@ -51,8 +51,9 @@ public:
     /// head_dim).
     virtual Value attend(std::int64_t layer, const QueryKeyValue& heads, const AttentionScores& scores = {}) = 0;
 
-    /// The tokens of h (batch, tokens, width) after which the run answers.
-    virtual Value answered(Value h) const = 0;
+    /// The positions of h (batch, tokens, width) that get logits: the last of a sequence, or all
+    /// where a text is scored.
+    virtual Value logit_positions(Value h) const = 0;
 
 protected:
     /// `input` are tokens or hidden states; `start` is the position of the first token, of up to

@@ -19,7 +19,7 @@ public:
         return merge_heads(scaled_dot_product_attention(heads.query, heads.key, heads.value, o).y);
     }
     /// After every token.
-    Value answered(Value h) const override { return h; }
+    Value logit_positions(Value h) const override { return h; }
 };
 
 }  // namespace vkf

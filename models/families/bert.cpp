@@ -106,8 +106,8 @@ private:
         const QueryKeyValue heads = split_heads(project(x, sizes, true, names_.projections), sizes);
         AttentionOptions options;
         options.mask.keys = keys;
-        const Value seen = scaled_dot_product_attention(heads.query, heads.key, heads.value, options);
-        return linear_layer(merge_heads(seen), names_.attention_output, width_, true);
+        const Value attended = scaled_dot_product_attention(heads.query, heads.key, heads.value, options);
+        return linear_layer(merge_heads(attended), names_.attention_output, width_, true);
     }
 
     Value feed_forward(Value x) const {

@@ -31,7 +31,7 @@ public:
     virtual Value embed(DecoderRun& run) const = 0;
     /// Describes the layer `index` of hidden states h, and gives its own.
     virtual Value layer(DecoderRun& run, std::int64_t index, Value h) const = 0;
-    /// Describes the logits (batch, run.answered(), vocabulary) of what the last layer gave.
+    /// Describes the logits (batch, run.logit_positions(), vocabulary) of what the last layer gave.
     virtual Value logits(DecoderRun& run, Value h) const = 0;
     /// Describes some of the layers, with what stands before the first and behind the last. Gives
     /// the logits, or the hidden states that the next layer begins with.

@@ -8,7 +8,7 @@
 #include "layers/norm.h"
 #include "models/blocks/decoder_stack.h"
 #include "models/blocks/read_config.h"
-#include "models/blocks/word_table.h"
+#include "models/blocks/token_embedding.h"
 #include "models/families/family.h"
 
 namespace vkf {
@@ -41,7 +41,8 @@ public:
     }
 
     Value embed(DecoderRun& run) const override {
-        return words(run).embed(run.tokens(), static_cast<float>(std::sqrt(static_cast<double>(sizes_.hidden_size))));
+        return token_embedding(run).embed(run.tokens(),
+                                          static_cast<float>(std::sqrt(static_cast<double>(sizes_.hidden_size))));
     }
 
     Value layer(DecoderRun& run, std::int64_t index, Value h) const override {
@@ -54,8 +55,8 @@ public:
     }
 
     Value logits(DecoderRun& run, Value h) const override {
-        h = rms_norm(run.answered(h), "model.norm", eps_);
-        return words(run).logits(h, tied_, logit_softcap_);
+        h = rms_norm(run.logit_positions(h), "model.norm", eps_);
+        return token_embedding(run).logits(h, tied_, logit_softcap_);
     }
 
     ParameterRules parameters() const override {
@@ -65,7 +66,7 @@ public:
     }
 
 private:
-    WordTable words(const DecoderRun& run) const {
+    TokenEmbedding token_embedding(const DecoderRun& run) const {
         return {run.graph(), "model.embed_tokens.weight", sizes_.vocab_size, sizes_.hidden_size};
     }
 
@@ -120,8 +121,8 @@ private:
     Value attention(DecoderRun& run, std::int64_t layer, Value x, const RopeTable& angles) const {
         const Scope scope(run.graph(), "self_attn");
         const QueryKeyValue heads = split_and_norm_heads(project(x, sizes_.heads, bias_), sizes_.heads, eps_);
-        const Value seen = run.attend(layer, run.rotated(heads, angles), scores_);
-        return output_projection(seen, "o_proj", sizes_.heads, sizes_.hidden_size, bias_);
+        const Value attended = run.attend(layer, run.rotated(heads, angles), scores_);
+        return output_projection(attended, "o_proj", sizes_.heads, sizes_.hidden_size, bias_);
     }
 
     Value feed_forward(Value x) const {

@@ -5,7 +5,7 @@
 #include "layers/norm.h"
 #include "models/blocks/decoder_stack.h"
 #include "models/blocks/read_config.h"
-#include "models/blocks/word_table.h"
+#include "models/blocks/token_embedding.h"
 #include "models/families/family.h"
 
 namespace vkf {
@@ -40,7 +40,7 @@ public:
     }
 
     Value embed(DecoderRun& run) const override {
-        const Value h = words(run).embed(run.tokens());
+        const Value h = token_embedding(run).embed(run.tokens());
         return h + run.learned_positions(run.graph().weight("transformer.wpe.weight", {positions_, width_}));
     }
 
@@ -51,7 +51,7 @@ public:
     }
 
     Value logits(DecoderRun& run, Value h) const override {
-        return words(run).logits(layer_norm(run.answered(h), "transformer.ln_f", eps_), tied_);
+        return token_embedding(run).logits(layer_norm(run.logit_positions(h), "transformer.ln_f", eps_), tied_);
     }
 
     ParameterRules parameters() const override {
@@ -75,7 +75,7 @@ private:
         return r.integer("n_inner", 4 * width, 1);
     }
 
-    WordTable words(const DecoderRun& run) const {
+    TokenEmbedding token_embedding(const DecoderRun& run) const {
         return {run.graph(), "transformer.wte.weight", vocab_size_, width_};
     }
 

@@ -6,7 +6,7 @@
 #include "layers/norm.h"
 #include "models/blocks/decoder_stack.h"
 #include "models/blocks/read_config.h"
-#include "models/blocks/word_table.h"
+#include "models/blocks/token_embedding.h"
 #include "models/families/family.h"
 
 namespace vkf {
@@ -37,7 +37,7 @@ public:
                 .layers = layer_caches(sizes_, windows)};
     }
 
-    Value embed(DecoderRun& run) const override { return words(run).embed(run.tokens()); }
+    Value embed(DecoderRun& run) const override { return token_embedding(run).embed(run.tokens()); }
 
     Value layer(DecoderRun& run, std::int64_t index, Value h) const override {
         const RopeTable angles = run.rope_table(rope_, sizes_.heads.head_dim);
@@ -47,13 +47,13 @@ public:
     }
 
     Value logits(DecoderRun& run, Value h) const override {
-        return words(run).logits(rms_norm(run.answered(h), "model.norm", eps_), tied_);
+        return token_embedding(run).logits(rms_norm(run.logit_positions(h), "model.norm", eps_), tied_);
     }
 
     ParameterRules parameters() const override { return usual_parameters(tied_); }
 
 private:
-    WordTable words(const DecoderRun& run) const {
+    TokenEmbedding token_embedding(const DecoderRun& run) const {
         return {run.graph(), "model.embed_tokens.weight", sizes_.vocab_size, sizes_.hidden_size};
     }
 
@@ -77,8 +77,8 @@ private:
     Value attention(DecoderRun& run, std::int64_t layer, Value x, const RopeTable& angles) const {
         const Scope scope(run.graph(), "self_attn");
         const QueryKeyValue heads = split_heads(project_fused(x, "qkv_proj", sizes_.heads), sizes_.heads);
-        const Value seen = run.attend(layer, run.rotated(heads, angles));
-        return output_projection(seen, "o_proj", sizes_.heads, sizes_.hidden_size);
+        const Value attended = run.attend(layer, run.rotated(heads, angles));
+        return output_projection(attended, "o_proj", sizes_.heads, sizes_.hidden_size);
     }
 
     Value feed_forward(Value x) const {

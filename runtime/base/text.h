@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers and shapes as messages have them.
+// Numbers and shapes as messages have them, and the parts of a list.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +13,40 @@
 #include "numbers.h"
 
 namespace vkf {
+
+/// Gives the part of `rest` before the next `end`, or all of it; takes it and the `end` off `rest`.
+inline std::string_view take_part(std::string_view& rest, char end) noexcept {
+    const std::size_t at = std::min(rest.find(end), rest.size());
+    const std::string_view part = rest.substr(0, at);
+    rest.remove_prefix(std::min(at + 1, rest.size()));
+    return part;
+}
+
+/// Copies a text into `room` bytes, without a 0 behind it; returns how many bytes it took. What
+/// does not fit is cut in its middle, between characters: names stand in front, and the end says
+/// what is wrong. In less than 6 bytes there is its beginning.
+inline std::size_t copy_cut(std::string_view text, char* to, std::size_t room) noexcept {
+    constexpr std::string_view kCut = "...";
+    if (text.size() <= room) {
+        return text.copy(to, room);
+    }
+    const auto inside = [&](std::size_t at) { return (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U; };
+    const bool both = room >= 2 * kCut.size();
+    std::size_t before = both ? room / 2 : room;
+    while (before > 0 && inside(before)) {
+        --before;
+    }
+    if (!both) {
+        return text.copy(to, before);
+    }
+    std::size_t behind = text.size() - (room - room / 2 - kCut.size());
+    while (behind < text.size() && inside(behind)) {
+        ++behind;
+    }
+    std::size_t length = text.copy(to, before);
+    length += kCut.copy(to + length, kCut.size());
+    return length + text.copy(to + length, text.size() - behind, behind);
+}
 
 /// Writes a shape as "(2, 7, 64)".
 inline std::string shape_text(std::span<const std::int64_t> shape) {

@@ -80,18 +80,22 @@ private:
     double bytes_ = 0;
 };
 
-/// The data that a prepare function reads: the views in binding order, the node's parameters, and
-/// words fixed at lowering.
+/// The data that a prepare function reads: the views in binding order, the node's parameters, words
+/// fixed at lowering, and what the graph's symbols stand for.
 struct Operands {
     std::span<const View> views;
     const void* node_params = nullptr;
     std::span<const std::uint32_t> words;
+    std::span<const std::int64_t> symbols = {};
 
     const View& operator[](std::size_t binding) const noexcept { return views[binding]; }
     template <class T>
     const T& params() const noexcept {
         return *static_cast<const T*>(node_params);
     }
+    /// The value of a number that the node's parameters hold: a seed, a count. No such number may
+    /// choose the kernel; sizes of views may.
+    std::int64_t value(const Dim& number) const noexcept { return number.eval(symbols); }
 };
 
 using Prepare = void (*)(const Operands&, Command&) noexcept;
@@ -146,7 +150,8 @@ struct Dispatch {
     int in_place_input = -1;
     int in_place_output = -1;
     /// Values whose sizes, or strides, `prepare` looks at, though the kernel does not bind them:
-    /// their views follow those of the bindings. Their strides must not choose the kernel.
+    /// their views follow those of the bindings. Their strides must not choose the kernel. With the
+    /// bindings they are at most kMaxOperands.
     std::vector<ValueId> sizes_of;
 };
 

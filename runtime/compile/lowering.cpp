@@ -47,7 +47,7 @@ ValueId Lowering::window(ValueId id, const Shape& shape, const Shape& strides, c
 }
 
 std::vector<ValueId> Lowering::chunks(ValueId id, std::size_t dim, std::int64_t step) {
-    const std::uint64_t room = device_.storage_range - std::min(device_.storage_range, device_.storage_alignment);
+    const std::uint64_t room = bindable_bytes(device_);
     const std::uint64_t bytes = bytes_of(id);
     if (bytes <= room) {
         return {id};

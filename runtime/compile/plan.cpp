@@ -24,10 +24,10 @@ namespace vkf {
 
 namespace {
 
-/// The class that turns values into windows and intervals for one set of capabilities.
-class Layout {
+/// The bytes that storages take, and the windows that dispatches have on them.
+class Windows {
 public:
-    Layout(Plan& plan, const Capabilities& device) : plan_(plan), device_(device) {
+    Windows(Plan& plan, const Capabilities& device) : plan_(plan), device_(device) {
         for (const SymbolInfo& s : plan.symbols) {
             maxima_.push_back(s.max);
         }
@@ -390,8 +390,7 @@ Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayou
     if (options.rewrite) {
         const WeightLayout layout = weights.tensors().empty() ? declared_layout(graph, device) : weights;
         const auto adjacent = [&](std::span<const StorageId> parts) { return why_not_adjacent(*work, layout, parts); };
-        const std::uint64_t room = device.storage_range - std::min(device.storage_range, device.storage_alignment);
-        plan.notes = rewrite(*work, {.why_not_adjacent = adjacent, .elements = room / sizeof(float)});
+        plan.notes = rewrite(*work, {.why_not_adjacent = adjacent, .elements = bindable_bytes(device) / sizeof(float)});
     }
     for (std::string& note : decompose_declined(*work, device)) {
         plan.notes.push_back(std::move(note));
@@ -415,9 +414,9 @@ Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayou
         }
     }
 
-    const Layout layout(plan, device);
+    const Windows windows(plan, device);
     for (const StorageInfo& s : plan.storages) {
-        plan.storage_bytes.push_back(layout.bytes_of_storage(s));
+        plan.storage_bytes.push_back(windows.bytes_of_storage(s));
     }
     std::vector<StorageUse> uses;
     for (const Dispatch& d : lowered) {
@@ -433,8 +432,14 @@ Plan make_plan(const Graph& graph, const Capabilities& device, const WeightLayou
         PlannedDispatch p;
         p.dispatch = std::move(lowered[index]);
         p.step = step;
+        if (p.dispatch.bindings.size() + p.dispatch.sizes_of.size() > kMaxOperands) {
+            throw Error("a dispatch binds " + std::to_string(p.dispatch.bindings.size()) + " values and looks at " +
+                            std::to_string(p.dispatch.sizes_of.size()) + " more; the most is " +
+                            std::to_string(kMaxOperands),
+                        plan.nodes[p.dispatch.node].label);
+        }
         for (const Binding& b : p.dispatch.bindings) {
-            p.windows.push_back(layout.window_of(b.value, plan.nodes[p.dispatch.node].label));
+            p.windows.push_back(windows.window_of(b.value, plan.nodes[p.dispatch.node].label));
         }
         p.only_kernel = constant_kernel(plan, p);
         const WorkKind kind = p.dispatch.collective == Collective::none ? WorkKind::dispatch : WorkKind::collective;

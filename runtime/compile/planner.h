@@ -25,8 +25,8 @@ struct ArenaPlan {
 };
 
 /// Places the intervals so that no two that are live in a common step overlap. Greedy in several
-/// orders (largest first, longest first, earliest first), each into the lowest gap that fits; the
-/// smallest arena wins. O(n^2 log n).
+/// orders (by size, by length, by their product, by the first step), each into the lowest gap that
+/// fits; the smallest arena wins. O(n^2).
 VKF_API ArenaPlan plan_arena(std::span<const Interval> intervals, std::uint64_t alignment);
 
 /// The largest sum of aligned sizes that are live in one step. No plan can be smaller.

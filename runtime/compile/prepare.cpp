@@ -47,7 +47,7 @@ bool Plan::prepare(const PlannedDispatch& planned, std::span<const std::int64_t>
             return false;
         }
     }
-    d.prepare({{views.data(), count}, nodes[d.node].params.get(), d.words}, command);
+    d.prepare({{views.data(), count}, nodes[d.node].params.get(), d.words, sizes}, command);
     return true;
 }
 

@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/compile/tuning_list.h"
 
-#include <algorithm>
 #include <charconv>
 #include <system_error>
+
+#include "runtime/base/text.h"
 
 namespace vkf {
 
 namespace {
-
-/// The part before the next `end`, which is taken off `rest`.
-std::string_view take(std::string_view& rest, char end) noexcept {
-    const std::size_t at = std::min(rest.find(end), rest.size());
-    const std::string_view part = rest.substr(0, at);
-    rest.remove_prefix(std::min(at + 1, rest.size()));
-    return part;
-}
 
 std::optional<std::uint32_t> number(std::string_view text) noexcept {
     std::uint32_t value = 0;
@@ -27,8 +20,8 @@ std::optional<std::uint32_t> number(std::string_view text) noexcept {
 
 std::optional<std::uint32_t> tuning_number(std::string_view list, std::string_view name) noexcept {
     while (!list.empty()) {
-        std::string_view value = take(list, ',');
-        if (take(value, '=') == name) {
+        std::string_view value = take_part(list, ',');
+        if (take_part(value, '=') == name) {
             return number(value);
         }
     }
@@ -37,9 +30,9 @@ std::optional<std::uint32_t> tuning_number(std::string_view list, std::string_vi
 
 std::string_view wrong_tuning_part(std::string_view list) noexcept {
     while (!list.empty()) {
-        const std::string_view part = take(list, ',');
+        const std::string_view part = take_part(list, ',');
         std::string_view value = part;
-        if (take(value, '=').empty() || !number(value)) {
+        if (take_part(value, '=').empty() || !number(value)) {
             return part.empty() ? "," : part;
         }
     }

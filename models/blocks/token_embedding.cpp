@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/blocks/word_table.h"
+#include "models/blocks/token_embedding.h"
 
 #include "layers/linear.h"
 #include "layers/linear_hook.h"
@@ -8,16 +8,16 @@
 
 namespace vkf {
 
-Value WordTable::embed(Value ids, float scale) const {
+Value TokenEmbedding::embed(Value ids, float scale) const {
     return vocab_parallel_embedding(ids, name_, vocabulary_, width_, scale);
 }
 
-Value WordTable::logits(Value h, bool tied, float softcap) const {
+Value TokenEmbedding::logits(Value h, bool tied, float softcap) const {
     const Value y = product(h, tied);
     return softcap == 0.0f ? y : scale(activate(scale(y, 1.0f / softcap), Activation::tanh), softcap);
 }
 
-Value WordTable::product(Value h, bool tied) const {
+Value TokenEmbedding::product(Value h, bool tied) const {
     Graph& g = *graph_;
     if (!tied) {
         return is_whole(g)

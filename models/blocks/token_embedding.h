@@ -11,10 +11,10 @@
 
 namespace vkf {
 
-class WordTable {
+class TokenEmbedding {
 public:
     /// `name` (vocabulary, width), a weight of the graph once it is looked up or multiplied.
-    WordTable(Graph& graph, std::string name, std::int64_t vocabulary, std::int64_t width)
+    TokenEmbedding(Graph& graph, std::string name, std::int64_t vocabulary, std::int64_t width)
         : graph_(&graph), name_(std::move(name)), vocabulary_(vocabulary), width_(width) {}
 
     /// The rows of ids (...) i32: (..., width).
