@@ -2,10 +2,13 @@
 #include "c/border.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdarg>
 #include <cstdio>
 #include <new>
+#include <string_view>
 
+#include "runtime/base/text.h"
 #include "vkformer/vkformer.h"
 
 namespace vkf::c {
@@ -105,16 +108,25 @@ std::size_t whole_characters(const char* text, std::size_t length) noexcept {
     return length - begin + 1 < bytes ? begin - 1 : length;
 }
 
+/// As fail(), with a text of any length.
+vkf_result fail_saying(vkf_result result, const char* function, std::string_view text) noexcept {
+    constexpr std::size_t kRoom = sizeof(last_error) - 1;
+    std::size_t at = std::string_view(function).copy(last_error, kRoom - 2);
+    at += std::string_view(": ").copy(last_error + at, 2);
+    last_error[at + copy_cut(text, last_error + at, kRoom - at)] = 0;
+    return result;
+}
+
 }  // namespace
 
 vkf_result fail(vkf_result result, const char* format, ...) noexcept {
+    std::array<char, 4096> text{};
     std::va_list arguments;
     va_start(arguments, format);
-    const int whole = std::vsnprintf(last_error, sizeof(last_error), format, arguments);
+    const int whole = std::vsnprintf(text.data(), text.size(), format, arguments);
     va_end(arguments);
-    if (whole >= static_cast<int>(sizeof(last_error))) {
-        last_error[whole_characters(last_error, sizeof(last_error) - 1)] = 0;
-    }
+    const std::size_t length = whole < 0 ? 0 : std::min(static_cast<std::size_t>(whole), text.size() - 1);
+    last_error[copy_cut({text.data(), length}, last_error, sizeof(last_error) - 1)] = 0;
     return result;
 }
 
@@ -124,11 +136,11 @@ vkf_result fail_by_exception(const char* function) noexcept {
     } catch (const Missing& m) {
         return fail(VKF_ERROR, "%s: %s is null", function, m.what);
     } catch (const Error& e) {
-        return fail(or_default<vkf_result>(e.result(), VKF_ERROR), "%s: %s", function, e.what());
+        return fail_saying(or_default<vkf_result>(e.result(), VKF_ERROR), function, e.what());
     } catch (const std::bad_alloc&) {
         return fail(VKF_ERROR_OUT_OF_HOST_MEMORY, "%s: host memory does not suffice", function);
     } catch (const std::exception& e) {
-        return fail(VKF_ERROR, "%s: %s", function, e.what());
+        return fail_saying(VKF_ERROR, function, e.what());
     } catch (...) {
         return fail(VKF_ERROR, "%s: an exception of unknown type", function);
     }
@@ -138,7 +150,7 @@ vkf_result result_of(const Status& status) noexcept {
     if (status) {
         return VKF_OK;
     }
-    return fail(status.result == -1 ? VKF_ERROR : status.result, "%s", status.message.data());
+    return fail(status.result == Status::kWrongUse ? VKF_ERROR : status.result, "%s", status.message.data());
 }
 
 void give_text(const std::string& from, char* to, std::size_t capacity, std::size_t* needed) {

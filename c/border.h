@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 
 #include "c/vkformer_c.h"
 #include "ops/ops.h"
@@ -68,12 +69,15 @@ T& need(T* pointer, const char* what) {
     return *pointer;
 }
 
-/// Gives what the body returns to `out`, which may be one of the body's inputs and stays as it is
-/// when the body fails.
+/// Gives what the body returns to `out`. When the body fails, a handle that is lent is null; else
+/// `out` may be one of the body's inputs, and stays as it is.
 template <class T, class Body>
 vkf_result give(const char* function, T* out, Body&& body) noexcept {
     return guard(function, [&] {
         T& result = need(out, "the output");
+        if constexpr (std::is_pointer_v<T>) {
+            result = nullptr;
+        }
         result = body();
     });
 }

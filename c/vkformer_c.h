@@ -62,10 +62,10 @@ enum {
 VKF_API uint32_t vkf_c_api_version(void);
 /// "0.1.0"
 VKF_API const char* vkf_version(void);
-/// The error text of the last call that failed on this thread, at most 1023 bytes. Calls that
-/// succeed leave it as it is. The pointer is valid until the next failure on this thread, and until
-/// the thread ends. In a library opened at run time the first use on a thread may allocate memory
-/// for the text: call this once beforehand.
+/// The error text of the last call that failed on this thread, at most 1023 bytes: a longer one is
+/// cut in its middle. Calls that succeed leave it as it is. The pointer is valid until the next
+/// failure on this thread, and until the thread ends. In a library opened at run time the first use
+/// on a thread may allocate memory for the text: call this once beforehand.
 VKF_API const char* vkf_last_error(void);
 
 typedef struct vkf_graph vkf_graph;

@@ -287,7 +287,7 @@ TEST_SUITE("borrow") {
             const auto said = [&](const std::vector<BufferRange>& ranges, const std::vector<SizeSetting>& sizes,
                                   std::uint32_t slot = 0) {
                 const Status status = program.record(commands, ranges, sizes, slot);
-                CHECK(status.result == (status.message[0] ? -1 : 0));
+                CHECK(status.result == (status.message[0] ? Status::kWrongUse : 0));
                 return text_of(status);
             };
             const auto changed = [&](auto change) {

@@ -117,6 +117,15 @@ vkf_fine_tune_options small() {
 
 TEST_SUITE_BEGIN("c functions");
 
+TEST_CASE("c functions: what is lent of nothing is null") {
+    auto* program = reinterpret_cast<vkf_program*>(8);
+    CHECK(vkf_trainer_program(nullptr, &program) == VKF_ERROR);
+    CHECK(program == nullptr);
+    auto* state = reinterpret_cast<vkf_state*>(8);
+    CHECK(vkf_trainer_state(nullptr, &state) == VKF_ERROR);
+    CHECK(state == nullptr);
+}
+
 TEST_CASE("c functions: micro-batches add up as in C++") {
     const DeviceOfC on;
     vkf_trainer_options options = sized<vkf_trainer_options>();

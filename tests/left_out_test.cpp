@@ -508,6 +508,9 @@ TEST_SUITE("left out") {
             CHECK(contains(explained, "kernels that are left out: " + file.string() + " ") == (f.told != nullptr));
             CHECK((f.told == nullptr || contains(explained, f.told)));
         }
+        std::filesystem::remove(file);
+        std::filesystem::create_symlink("nowhere", file);
+        CHECK(contains(Device::create(options).capabilities().left_out_damage, "could not be read as a list"));
         std::ofstream(file, std::ios::binary) << "vkformer left out 1\nmatmul why not\n";
         CHECK(Device::create(options).left_out() == std::vector<LeftOut>{{"matmul", "why not"}});
     }

@@ -534,7 +534,7 @@ TEST_SUITE("program") {
             CHECK(contains(error_of([&] { use(gone); }), "a program was used that had been moved from"));
         }
         const Status status = gone.record({}, {}, {});
-        CHECK(status.result == -1);
+        CHECK(status.result == Status::kWrongUse);
         CHECK(contains(status.message.data(), "moved from"));
         CHECK(SmallModel::check(program, 4) == "");
         gone = std::move(program);

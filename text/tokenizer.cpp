@@ -233,9 +233,10 @@ std::string TokenStream::push(std::int32_t id) {
     ids_.push_back(id);
     constexpr std::size_t kMostHeld = 64;  // no character has so many tokens
     const std::string now = tokenizer_->decode(ids_);
-    const bool whole = !now.ends_with("\xEF\xBF\xBD") || ids_.size() - done_ >= kMostHeld;
+    const bool many = ids_.size() - done_ >= kMostHeld;
+    const bool whole = many || !now.ends_with("\xEF\xBF\xBD");
     std::string text = whole ? added(now) : std::string();
-    if (text.empty()) {
+    if (text.empty() && !many) {
         return text;
     }
     // The ids that came last say how the next text begins (a space, or none), so they are kept.

@@ -158,6 +158,33 @@ def test_a_program_that_is_forgotten_is_kept_by_no_shape(monkeypatch):
     assert {id(entry[4]) for entry in f._exact.values()} == {id(p) for p in f._programs.values()}
 
 
+def test_programs_of_more_bytes_than_a_function_keeps_are_forgotten(monkeypatch):
+    f = vkf.function(lambda x: vkf.activate(x, "tanh"))
+    f(array(1000))
+    monkeypatch.setattr(f, "_most_bytes", 3 * sum(p.memory.inputs for p in f._programs.values()))
+    for size in (1001, 1002, 1003, 1004):
+        x = array(size)
+        close(f(x), np.tanh(d(x)))
+    assert len(f._programs) == 1 and len(f._exact) == 1
+    f(array(10_000))
+    assert len(f._programs) == 1
+
+
+def test_a_call_that_finds_no_memory_forgets_programs_first(monkeypatch):
+    f, other = vkf.function(lambda x: vkf.activate(x, "tanh")), vkf.function(lambda x: x * 2.0)
+    other(array(3))
+    x = array(5)
+    run, given, finish, order, program = f._found((x,), {})
+
+    def full(arrays):
+        raise vkf.OutOfMemory("the heap is full")
+
+    key = next(iter(f._exact))
+    f._exact[key] = (full, given, finish, order, program)
+    close(f(x), np.tanh(d(x)))
+    assert len(other._programs) == 0 and len(f._programs) == 1
+
+
 def test_functions_of_several_values():
     f = vkf.function(lambda a, b: (a + b, a * 2.0 - b, a @ vkf.transpose(b, 0, 1)))
     a, b = array(3, 4), array(3, 4)

@@ -50,6 +50,18 @@ def clear_programs() -> None:
         function.clear()
 
 
+def _make_room() -> None:
+    """Forgets programs, which for other shapes may be what fills the memory: those of all functions that compile none."""
+    with _lock:
+        functions = list(_functions)
+    for function in functions:
+        if function._lock.acquire(blocking=False):  # who compiles may wait for what this thread holds
+            try:
+                function.clear()
+            finally:
+                function._lock.release()
+
+
 def _forked() -> None:
     """In the child of a fork: a thread that is not there any more may hold the locks."""
     global _lock
@@ -158,6 +170,7 @@ class Function:
     """A function of values as one of arrays: `vkf.function(f)`."""
 
     _most = 256  # programs, and of exact shapes eight times as many
+    _most_bytes = 1 << 30  # of all programs, but for one
 
     def __init__(self, f: Callable[..., Any], dims: Sequence[str] = (), device: _c.Device | None = None) -> None:
         self._f, self._dims, self._device = f, tuple(dims), device
@@ -202,17 +215,26 @@ class Function:
 
     def __call__(self, *arrays: Any, **options: Any) -> Any:
         try:
-            run, given, finish, order, _ = self._found(arrays, options)
-        except AttributeError:  # no arrays, but lists of numbers or what has __dlpack__ alone
-            arrays = as_arrays(self.__name__, *arrays)
-            run, given, finish, order, _ = self._found(arrays, options)
-        outputs = run([arrays[i] for i in given])
+            outputs, finish, order = self._run(arrays, options)
+        except _c.OutOfMemory:
+            outputs = None
+        if outputs is None:
+            _make_room()
+            outputs, finish, order = self._run(arrays, options)
         if order is not None:
             outputs = [outputs[i] for i in order]
         if finish is None:
             return outputs[0] if len(outputs) == 1 else tuple(outputs)
         made = [finish(x) for x in outputs]
         return made[0] if len(made) == 1 else tuple(made)
+
+    def _run(self, arrays: Sequence[Any], options: dict[str, Any]) -> tuple[Any, ...]:
+        try:
+            run, given, finish, order, _ = self._found(arrays, options)
+        except AttributeError:  # no arrays, but lists of numbers or what has __dlpack__ alone
+            arrays = as_arrays(self.__name__, *arrays)
+            run, given, finish, order, _ = self._found(arrays, options)
+        return run([arrays[i] for i in given]), finish, order
 
     def _found(self, arrays: Sequence[Any], options: dict[str, Any]) -> _Entry:
         if not arrays:
@@ -270,8 +292,11 @@ class Function:
             program = self._programs.get(program_key)
             if program is None:
                 program = self._compile(device, arrays, sizes, maxima, options)
-                while len(self._programs) >= self._most:
+                room = self._most_bytes - _bytes(program)
+                kept = sum(map(_bytes, self._programs.values()))
+                while self._programs and (len(self._programs) >= self._most or kept > room):
                     _, old = self._programs.popitem(last=False)
+                    kept -= _bytes(old)
                     self._exact = {key: entry for key, entry in self._exact.items() if entry[4] is not old}
                 self._programs[program_key] = program
             else:
@@ -316,6 +341,12 @@ class Function:
                 y = _c.to(y, first)
             graph.output(f"{self._result}{i}", _c._ready(y))  # type: ignore[attr-defined]
         return device.compile(graph, name=self.__name__)
+
+
+def _bytes(program: _c.Program) -> int:
+    """What a program takes of the device's memory and the host's."""
+    m = program.memory
+    return m.constants + m.scratch + m.inputs + m.outputs + m.mirrors
 
 
 def _floating(arrays: Sequence[Any]) -> Any:

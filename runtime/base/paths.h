@@ -25,4 +25,11 @@ inline std::filesystem::file_status status_of(const std::filesystem::path& path)
 inline bool is_there(const std::filesystem::path& path) { return std::filesystem::exists(status_of(path)); }
 inline bool is_folder(const std::filesystem::path& path) { return std::filesystem::is_directory(status_of(path)); }
 
+/// True where nothing is there, no link either that leads nowhere. What one may not ask of is not
+/// absent.
+inline bool is_absent(const std::filesystem::path& path) noexcept {
+    std::error_code unknown;
+    return std::filesystem::symlink_status(path, unknown).type() == std::filesystem::file_type::not_found;
+}
+
 }  // namespace vkf

@@ -2,6 +2,8 @@
 #include "runtime/base/write_file.h"
 
 #include <atomic>
+#include <cerrno>
+#include <chrono>
 #include <fstream>
 #include <string>
 #include <system_error>
@@ -19,8 +21,6 @@
 #else
 #include <fcntl.h>
 #include <unistd.h>
-
-#include <cerrno>
 #endif
 
 namespace vkf {
@@ -35,13 +35,17 @@ void write_whole_file(const std::filesystem::path& path, std::span<const std::by
             throw Error("its folder cannot be made: " + error.message(), utf8_name(path));
         }
         std::filesystem::path temporary = path;
-        static std::atomic<unsigned> serial = 0;  // threads may save at once
-        temporary += "." + std::to_string(process_number()) + "." + std::to_string(serial++);
+        // threads may save at once, and processes in containers, which may have one number
+        static std::atomic<unsigned> serial = 0;
+        static const auto begun = std::chrono::system_clock::now().time_since_epoch().count();
+        temporary +=
+            "." + std::to_string(process_number()) + "." + std::to_string(begun) + "." + std::to_string(serial++);
+        errno = 0;
         std::ofstream out(temporary, std::ios::binary);
         out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
         out.close();
         if (!out) {
-            error = std::make_error_code(std::errc::io_error);
+            error = {errno != 0 ? errno : EIO, std::generic_category()};
         } else {
             std::filesystem::rename(temporary, path, error);
         }

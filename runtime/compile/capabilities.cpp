@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "runtime/base/text.h"
 #include "runtime/compile/tuning_list.h"
 
 namespace vkf {
@@ -34,6 +35,8 @@ void Capabilities::clamp_to_minimum() {
     matrix_shapes.clear();
     int8_matrix_shapes.clear();
     integer_dot = fast_integer_dot = false;
+    storage_image_any_format = false;
+    external_memory_fd = external_memory_host = external_memory_android = false;
     timeline_semaphore = false;
     unified_memory = false;
     minimum_profile = true;
@@ -44,12 +47,11 @@ std::optional<std::uint32_t> Capabilities::tuned(std::string_view name) const no
 }
 
 bool Capabilities::asks_for(std::string_view variant) const noexcept {
-    for (std::string_view rest = variants; !rest.empty();) {
-        const std::size_t end = std::min(rest.find(','), rest.size());
-        if (rest.substr(0, end) == variant) {
+    std::string_view rest = variants;
+    while (!rest.empty()) {
+        if (take_part(rest, ',') == variant) {
             return true;
         }
-        rest.remove_prefix(std::min(end + 1, rest.size()));
     }
     return false;
 }

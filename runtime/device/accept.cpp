@@ -16,13 +16,13 @@ Status ProgramCore::accept_buffer(StorageId id, const Recording& recording, Plac
     const auto at = std::find_if(recording.buffers.begin(), recording.buffers.end(),
                                  [&](const BufferRange& b) { return b.name == info.name; });
     if (at == recording.buffers.end()) {
-        return failure(-1, "%s: %s is not bound", options.name.c_str(), info.name.c_str());
+        return misuse("%s: %s is not bound", options.name.c_str(), info.name.c_str());
     }
     const std::uint64_t alignment = device->capabilities.storage_alignment;
     if (at->buffer == VkBuffer(VK_NULL_HANDLE) || at->offset % alignment != 0 || at->bytes < plan.storage_bytes[id]) {
-        return failure(-1, "%s: %s needs %llu bytes at a multiple of %llu; %llu at %llu were given%s",
-                       options.name.c_str(), info.name.c_str(), ull{plan.storage_bytes[id]}, ull{alignment},
-                       ull{at->bytes}, ull{at->offset}, at->buffer ? "" : ", without a buffer");
+        return misuse("%s: %s needs %llu bytes at a multiple of %llu; %llu at %llu were given%s", options.name.c_str(),
+                      info.name.c_str(), ull{plan.storage_bytes[id]}, ull{alignment}, ull{at->bytes}, ull{at->offset},
+                      at->buffer ? "" : ", without a buffer");
     }
     place = {at->buffer,       at->offset,    at->bytes, VK_NULL_HANDLE, VK_IMAGE_LAYOUT_UNDEFINED,
              at->acquire_from, at->release_to};
@@ -35,20 +35,20 @@ Status ProgramCore::accept_image(StorageId id, const Recording& recording, std::
     const auto at = std::find_if(recording.images.begin(), recording.images.end(),
                                  [&](const ImageView& i) { return i.name == info.name; });
     if (at == recording.images.end() || at->view == VkImageView(VK_NULL_HANDLE)) {
-        return failure(-1, "%s: image %s is not bound", options.name.c_str(), info.name.c_str());
+        return misuse("%s: image %s is not bound", options.name.c_str(), info.name.c_str());
     }
     const std::int64_t height = info.shape[0].eval(values);
     const std::int64_t width = info.shape[1].eval(values);
     if (at->width < width || at->height < height) {
-        return failure(-1, "%s: image %s needs %lld x %lld texels; %u x %u were given", options.name.c_str(),
-                       info.name.c_str(), static_cast<long long>(width), static_cast<long long>(height), at->width,
-                       at->height);
+        return misuse("%s: image %s needs %lld x %lld texels; %u x %u were given", options.name.c_str(),
+                      info.name.c_str(), static_cast<long long>(width), static_cast<long long>(height), at->width,
+                      at->height);
     }
     const auto layout = static_cast<VkImageLayout>(at->layout);
     const bool read_only = layout == VK_IMAGE_LAYOUT_SHADER_READ_ONLY_OPTIMAL && info.image == ImageAccess::sampled;
     if (layout != VK_IMAGE_LAYOUT_GENERAL && !read_only) {
-        return failure(-1, "%s: image %s is in layout %u, which %s cannot be", options.name.c_str(), info.name.c_str(),
-                       at->layout, info.image == ImageAccess::sampled ? "a sampled image" : "a storage image");
+        return misuse("%s: image %s is in layout %u, which %s cannot be", options.name.c_str(), info.name.c_str(),
+                      at->layout, info.image == ImageAccess::sampled ? "a sampled image" : "a storage image");
     }
     place.view = at->view;
     place.layout = layout;
@@ -60,15 +60,15 @@ Status ProgramCore::check_range(const BufferRange& range) const noexcept {
     const int length = static_cast<int>(range.name.size());
     if (range.buffer_bytes != 0 &&
         (range.offset > range.buffer_bytes || range.bytes > range.buffer_bytes - range.offset)) {
-        return failure(-1, "%s: %.*s takes %llu bytes at %llu of a buffer of %llu", name, length, range.name.data(),
-                       ull{range.bytes}, ull{range.offset}, ull{range.buffer_bytes});
+        return misuse("%s: %.*s takes %llu bytes at %llu of a buffer of %llu", name, length, range.name.data(),
+                      ull{range.bytes}, ull{range.offset}, ull{range.buffer_bytes});
     }
     if (range.buffer_usage != 0 && (range.buffer_usage & VK_BUFFER_USAGE_STORAGE_BUFFER_BIT) == 0) {
-        return failure(-1, "%s: %.*s is in a buffer without VK_BUFFER_USAGE_STORAGE_BUFFER_BIT (usage 0x%x)", name,
-                       length, range.name.data(), range.buffer_usage);
+        return misuse("%s: %.*s is in a buffer without VK_BUFFER_USAGE_STORAGE_BUFFER_BIT (usage 0x%x)", name, length,
+                      range.name.data(), range.buffer_usage);
     }
     if (range.buffer_device && range.buffer_device != device->handle) {
-        return failure(-1, "%s: %.*s is in a buffer of another device", name, length, range.name.data());
+        return misuse("%s: %.*s is in a buffer of another device", name, length, range.name.data());
     }
     return {};
 }
@@ -84,27 +84,27 @@ const StorageInfo* ProgramCore::external(std::string_view name, bool image) cons
 Status ProgramCore::check_statements(const Recording& recording) const noexcept {
     const char* name = options.name.c_str();
     const std::uint32_t slot = recording.slot;
-    if (record_scratch[slot].in_use) {
-        return failure(-1, "%s: slot %u was recorded before, and finished(%u) has not come since", name, slot, slot);
+    if (slots[slot].in_use) {
+        return misuse("%s: slot %u was recorded before, and finished(%u) has not come since", name, slot, slot);
     }
     if (const std::uint32_t other = segmented; other != kNoSlot && other != slot) {
-        return failure(-1, "%s: slot %u while segments of slot %u are left to record", name, slot, other);
+        return misuse("%s: slot %u while segments of slot %u are left to record", name, slot, other);
     }
     const auto clash = [&](std::string_view a, std::string_view b, const char* what) {
-        return failure(-1, "%s: output %.*s %s %.*s", name, static_cast<int>(a.size()), a.data(), what,
-                       static_cast<int>(b.size()), b.data());
+        return misuse("%s: output %.*s %s %.*s", name, static_cast<int>(a.size()), a.data(), what,
+                      static_cast<int>(b.size()), b.data());
     };
     const auto known = [&](std::string_view n, bool image, std::size_t times) -> Status {
         if (times > 1 || !external(n, image)) {
-            return failure(-1, "%s: %.*s is %s", name, static_cast<int>(n.size()), n.data(),
-                           times > 1 ? "bound twice" : "no input or output of it");
+            return misuse("%s: %.*s is %s", name, static_cast<int>(n.size()), n.data(),
+                          times > 1 ? "bound twice" : "no input or output of it");
         }
         return {};
     };
     for (const SizeSetting& s : recording.sizes) {
         const auto same = [&](const SizeSetting& o) { return o.name == s.name; };
         if (std::count_if(recording.sizes.begin(), recording.sizes.end(), same) > 1) {
-            return failure(-1, "%s: size %.*s is given twice", name, static_cast<int>(s.name.size()), s.name.data());
+            return misuse("%s: size %.*s is given twice", name, static_cast<int>(s.name.size()), s.name.data());
         }
     }
     const auto overlap = [](const BufferRange& a, const BufferRange& b) {
@@ -120,8 +120,8 @@ Status ProgramCore::check_statements(const Recording& recording) const noexcept 
             }
         }
         if (has_host_scratch() && overlap(r, scratch_of_host)) {
-            return failure(-1, "%s: %.*s overlaps the scratch that allocate() was given", name,
-                           static_cast<int>(r.name.size()), r.name.data());
+            return misuse("%s: %.*s overlaps the scratch that allocate() was given", name,
+                          static_cast<int>(r.name.size()), r.name.data());
         }
         for (const BufferRange& o : recording.buffers) {
             if (external(r.name, false)->kind == StorageKind::output && &o != &r && overlap(r, o)) {
@@ -146,10 +146,10 @@ Status ProgramCore::check_statements(const Recording& recording) const noexcept 
 
 Status ProgramCore::check_slot(std::uint32_t slot) const noexcept {
     if (!record_sets) {
-        return failure(-1, "%s: allocate() must come before record()", options.name.c_str());
+        return misuse("%s: allocate() must come before record()", options.name.c_str());
     }
-    if (slot >= record_scratch.size()) {
-        return failure(-1, "%s: slot %u of %llu", options.name.c_str(), slot, ull{record_scratch.size()});
+    if (slot >= slots.size()) {
+        return misuse("%s: slot %u of %llu", options.name.c_str(), slot, ull{slots.size()});
     }
     return {};
 }
@@ -164,39 +164,39 @@ Status ProgramCore::accept(const Recording& recording) noexcept {
     }
     const std::uint64_t uploads = std::max(uploads_before, state ? Insides::store(state)->uploads_before.load() : 0);
     if (device->deferred && device->deferred->done() < uploads) {
-        return failure(-1, "%s: weights, constants or state wait for Device::record_upload()", name);
+        return misuse("%s: weights, constants or state wait for Device::record_upload()", name);
     }
     if (recording.slot == 0 && runs && runs->busy()) {
         if (Status lost = device->alive(); !lost) {
             return lost;
         }
-        return failure(-1, "%s: slot 0 is in use by a run that was submitted and has not finished", name);
+        return misuse("%s: slot 0 is in use by a run that was submitted and has not finished", name);
     }
     if (checked()) {
         if (Status wrong = check_statements(recording); !wrong) {
             return wrong;
         }
     }
-    RecordScratch& scratch = record_scratch[recording.slot];
-    if (scratch.bound) {  // segments that were left are given up, whatever comes of this
-        scratch.bound = false;
+    RecordingSlot& used = slots[recording.slot];
+    if (used.segments_left) {  // segments that were left are given up, whatever comes of this
+        used.segments_left = false;
         segmented = kNoSlot;
     }
-    for (Status wrong : {settle(recording.sizes, scratch.sizes), check_sizes(scratch.sizes)}) {
+    for (Status wrong : {settle(recording.sizes, used.sizes), check_sizes(used.sizes)}) {
         if (!wrong) {
             return wrong;
         }
     }
     for (const StorageId id : externals) {
         const Status wrong = plan.storages[id].image == ImageAccess::none
-                                 ? accept_buffer(id, recording, scratch.places[id])
-                                 : accept_image(id, recording, scratch.sizes, scratch.places[id]);
+                                 ? accept_buffer(id, recording, used.places[id])
+                                 : accept_image(id, recording, used.sizes, used.places[id]);
         if (!wrong) {
             return wrong;
         }
     }
     // always: a buffer made anew may have the handle of one that is gone
-    record_sets.bind(recording.slot, scratch.places);
+    record_sets.bind(recording.slot, used.places);
     return {};
 }
 
@@ -207,11 +207,11 @@ Status ProgramCore::settle(std::span<const SizeSetting> settings, std::span<std:
                                      [&](const SymbolInfo& info) { return info.name == s.name; });
         const int length = static_cast<int>(s.name.size());
         if (at == plan.symbols.end()) {
-            return failure(-1, "%s: the program has no size \"%.*s\"", options.name.c_str(), length, s.name.data());
+            return misuse("%s: the program has no size \"%.*s\"", options.name.c_str(), length, s.name.data());
         }
         if (s.value < 0 || s.value > at->max) {
-            return failure(-1, "%s: size %.*s = %lld is outside 0..%lld", options.name.c_str(), length, s.name.data(),
-                           static_cast<long long>(s.value), static_cast<long long>(at->max));
+            return misuse("%s: size %.*s = %lld is outside 0..%lld", options.name.c_str(), length, s.name.data(),
+                          static_cast<long long>(s.value), static_cast<long long>(at->max));
         }
         out[static_cast<std::size_t>(at - plan.symbols.begin())] = s.value;
     }

@@ -59,7 +59,7 @@ void ProgramCore::put_bound(StorageId id, DeviceTensor tensor) noexcept {
     if (tensor) {
         ++Insides::store(tensor)->bound;
     }
-    std::swap(bound[id], tensor);
+    std::swap(bound_tensors[id], tensor);
     if (tensor) {
         --Insides::store(tensor)->bound;
     }
@@ -67,7 +67,7 @@ void ProgramCore::put_bound(StorageId id, DeviceTensor tensor) noexcept {
 
 void ProgramCore::check_bound() const {
     for (const StorageId id : externals) {
-        const DeviceTensor& tensor = bound[id];
+        const DeviceTensor& tensor = bound_tensors[id];
         if (!tensor) {
             continue;
         }
@@ -85,8 +85,8 @@ void ProgramCore::check_bound() const {
                         where());
         }
         for (const StorageId other : externals) {
-            if (info.kind == StorageKind::output && other != id && bound[other] &&
-                Insides::store(bound[other]) == Insides::store(tensor)) {
+            if (info.kind == StorageKind::output && other != id && bound_tensors[other] &&
+                Insides::store(bound_tensors[other]) == Insides::store(tensor)) {
                 throw Error("is bound to the same memory as " + plan.storages[other].name, where());
             }
         }
@@ -94,7 +94,7 @@ void ProgramCore::check_bound() const {
 }
 
 Place ProgramCore::place_of(StorageId external) const {
-    const DeviceTensor& tensor = bound[external];
+    const DeviceTensor& tensor = bound_tensors[external];
     if (!tensor) {
         return {.buffer = io.buffer(), .offset = io_offset[external]};
     }

@@ -43,7 +43,7 @@ struct BorrowedDevice {
     VkDevice device = nullptr;
     std::uint32_t queue_family = 0;
     /// Our uploads and run() use this queue; null: queue 0 of the family. Give `lock` when the host
-    /// submits to it as well.
+    /// submits to it as well, or another Device borrowed from it: each has a mutex of its own.
     VkQueue queue = nullptr;
     /// True: all work reaches a queue through the host, and vkformer uses none. load(),
     /// make_state(), State::clear() and Program::allocate() note what is to be copied, and

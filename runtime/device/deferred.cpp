@@ -116,7 +116,7 @@ void Deferred::finished(std::uint64_t position) noexcept {
 Status Deferred::dropped() noexcept {
     const std::scoped_lock lock(mutex_);
     if (!keep_) {
-        return failure(-1, "%s", "uploads_dropped: what was recorded is not kept (BorrowedDevice::keep_uploads)");
+        return misuse("%s", "uploads_dropped: what was recorded is not kept (BorrowedDevice::keep_uploads)");
     }
     std::erase_if(entries_, [](const Entry& e) { return !e.target; });
     for (Entry& e : entries_) {
@@ -137,13 +137,13 @@ Status Deferred::record(const DeviceTable& vk, VkCommandBuffer commands, const S
     const bool copies = std::any_of(entries_.begin() + static_cast<std::ptrdiff_t>(next_), entries_.end(),
                                     [](const Entry& e) { return !e.data.empty(); });
     if (copies && (!staging.buffer || !staging.mapped || staging.offset % 4 != 0 || staging.bytes < 4)) {
-        return failure(-1,
-                       "record_upload: a mapped staging range of 4 bytes or more at a multiple of 4 is needed; %llu at "
-                       "%llu were given, %s",
-                       ull{staging.bytes}, ull{staging.offset},
-                       !staging.buffer   ? "without a buffer"
-                       : !staging.mapped ? "not mapped"
-                                         : "mapped");
+        return misuse(
+            "record_upload: a mapped staging range of 4 bytes or more at a multiple of 4 is needed; %llu at "
+            "%llu were given, %s",
+            ull{staging.bytes}, ull{staging.offset},
+            !staging.buffer   ? "without a buffer"
+            : !staging.mapped ? "not mapped"
+                              : "mapped");
     }
     // kernels of earlier recordings may still use what is overwritten
     barrier(vk, commands, kCompute | kTransfer, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT, kTransfer,

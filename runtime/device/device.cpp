@@ -353,7 +353,7 @@ Status Device::record_upload(VkCommandBuffer commands, const StagingRange& stagi
         return {};
     }
     if (!commands) {
-        return failure(-1, "%s", "record_upload: no command buffer was given");
+        return misuse("%s", "record_upload: no command buffer was given");
     }
     if (Status lost = core_->alive(); !lost) {
         return lost;

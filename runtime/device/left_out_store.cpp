@@ -8,7 +8,9 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/map_file.h"
+#include "runtime/base/paths.h"
 #include "runtime/base/read_file.h"
+#include "runtime/base/text.h"
 #include "runtime/base/write_file.h"
 #include "runtime/device/cache_frame.h"
 
@@ -27,8 +29,7 @@ constexpr std::string_view kLeaveOutNone = "0";
 std::vector<LeftOut> named(std::string_view names, const std::string& by) {
     std::vector<LeftOut> out;
     while (!names.empty()) {
-        const std::size_t end = std::min(names.find(','), names.size());
-        const std::string name(names.substr(0, end));
+        const std::string name(take_part(names, ','));
         if (name.empty()) {
             throw Error("has a kernel without a name", by);
         }
@@ -36,7 +37,6 @@ std::vector<LeftOut> named(std::string_view names, const std::string& by) {
             throw Error("has \"" + name + "\", and no kernel's name has spaces", by);
         }
         out.push_back({name, by + " says so"});
-        names.remove_prefix(std::min(end + 1, names.size()));
     }
     return out;
 }
@@ -45,14 +45,13 @@ std::vector<LeftOut> named(std::string_view names, const std::string& by) {
 std::size_t add_lines(std::string_view text, std::vector<LeftOut>& to) {
     std::size_t damaged = 0;
     while (!text.empty()) {
-        const std::string_view line = text.substr(0, text.find('\n'));
+        const std::string_view line = take_part(text, '\n');
         const std::size_t space = line.find(' ');
         if (space == 0 || space == std::string_view::npos) {
             ++damaged;
         } else {
             to.push_back({std::string(line.substr(0, space)), std::string(line.substr(space + 1))});
         }
-        text.remove_prefix(std::min(line.size() + 1, text.size()));
     }
     return damaged;
 }
@@ -77,8 +76,7 @@ void find_left_out(Capabilities& capabilities, const DeviceOptions& options, con
         return;
     }
     const std::filesystem::path path = left_out_path(folder, capabilities, uuid);
-    std::error_code unknown;
-    if (path.empty() || !std::filesystem::exists(path, unknown)) {
+    if (path.empty() || is_absent(path)) {
         return;
     }
     if (asked == kLeaveOutNone) {

@@ -174,7 +174,7 @@ Program Device::compile(Plan plan, const CompileOptions& options) const {
         }
     }
     core->checked_limits.resize(core->plan.content_checks.size());
-    core->bound.resize(core->plan.storages.size());
+    core->bound_tensors.resize(core->plan.storages.size());
     core->times.resize(core->plan.dispatches.size());
     for (std::size_t d = 0; d < core->times.size(); ++d) {
         const Dispatch& dispatch = core->plan.dispatches[d].dispatch;
@@ -318,7 +318,7 @@ OutputBytes ProgramCore::output(std::string_view name, HostType type) {
         throw Error("holds " + std::string(name_of(info.dtype)) + ", not " + name_of_host(type),
                     options.name + ": output " + info.name);
     }
-    if (bound[id]) {
+    if (bound_tensors[id]) {
         throw Error("is bound to a tensor: DeviceTensor::read() has it", options.name + ": output " + info.name);
     }
     finish_run();

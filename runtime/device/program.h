@@ -109,8 +109,8 @@ public:
     /// After: COMPUTE_SHADER / SHADER_WRITE has written the outputs, images too; the host makes
     /// them visible to its use.
     ///
-    /// Clobbers: the bound compute pipeline, descriptor set 0 and the push constants of the compute
-    /// bind point.
+    /// Clobbers: the pipeline and all descriptor sets of the compute bind point, for binding set 0
+    /// disturbs those above it, and all push constants, of whatever stages.
     ///
     /// In flight: as many recordings as CompileOptions::slots. A slot is free again when its last
     /// recording has finished, or was dropped with its command buffer; recording the slot again

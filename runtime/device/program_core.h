@@ -62,15 +62,15 @@ struct Position {
     std::uint64_t group = 0;  ///< its first group that is not recorded yet
 };
 
-/// The scratch memory of record(), one a slot, so that slots can be recorded side by side without
-/// allocating.
-struct RecordScratch {
+/// What recording into one of the program's slots needs, made by allocate(): slots can be recorded
+/// side by side, and nothing is allocated meanwhile.
+struct RecordingSlot {
     std::vector<std::int64_t> sizes;
     std::vector<Place> places;
-    Position at;          ///< where the next segment begins
-    Cost total, spent;    ///< cost of the whole recording, and of its segments so far
-    bool bound = false;   ///< begin() came, the last segment not yet
-    bool in_use = false;  ///< recorded and not finished, as far as a checked program was told
+    Position at;                 ///< where the next segment begins
+    Cost total, spent;           ///< cost of the whole recording, and of its segments so far
+    bool segments_left = false;  ///< begin() came, the last segment not yet
+    bool in_use = false;         ///< recorded and not finished, as far as a checked program was told
 };
 
 /// The type that a caller has elements as: `bits` are those of f16 and bf16. Floats stand for them
@@ -110,15 +110,15 @@ struct ProgramCore {
     DescriptorSets run_sets;       ///< of slot 0 alone, made by allocate_io()
     DescriptorSets record_sets;    ///< made by allocate_for_host()
 
-    std::vector<StorageId> externals;           ///< inputs and outputs
-    std::vector<RecordScratch> record_scratch;  ///< [slot]
+    std::vector<StorageId> externals;  ///< inputs and outputs
+    std::vector<RecordingSlot> slots;
     /// the slot of which segments are left to record
     std::atomic<std::uint32_t> segmented = kNoSlot;
 
     // running
     std::vector<InputState> inputs;
     std::vector<std::int64_t> checked_limits;  ///< [content check]; what uploads were held to
-    std::vector<DeviceTensor> bound;           ///< [storage]; what inputs and outputs are bound to
+    std::vector<DeviceTensor> bound_tensors;   ///< [storage]; what inputs and outputs are bound to
     VkCommandPool command_pool = VK_NULL_HANDLE;
     std::vector<VkCommandBuffer> commands;  ///< grows to the most submissions a run needed
     std::shared_ptr<SubmittedRuns> runs;    ///< made by the first run
@@ -138,9 +138,30 @@ struct ProgramCore {
 
     ~ProgramCore();
 
+    // --- what several of the files ask -----------------------------------------------------------
+
     bool has_host_scratch() const noexcept {
         return scratch_of_host.buffer != VK_NULL_HANDLE && scratch_of_host.bytes != 0;
     }
+    /// True where an input or output of that name is bound to a tensor.
+    bool is_bound(StorageKind kind, std::string_view name) const {
+        return bool(bound_tensors[plan.named(kind, name, options.name)]);
+    }
+    /// True where wrong use is looked for: checked programs and devices.
+    bool checked() const noexcept { return options.checked || device->options.checked; }
+    /// True where each submission of a run is asked whether it ran.
+    bool has_canary() const noexcept { return options.checked || device->canary; }
+    /// Throws what is wrong as an Error at the program, whose name its message begins with.
+    [[noreturn]] void refuse(const Status& wrong) const;
+    /// Throws for an image, which only a host can bind.
+    void refuse_image(const StorageInfo& info) const;
+    Status check_sizes(std::span<const std::int64_t> values) const noexcept;
+    std::uint64_t elements_of(StorageId storage, std::span<const std::int64_t> values) const noexcept;
+    /// The sizes of an input or output at the symbols' values now.
+    std::vector<std::int64_t> shape_of(StorageId external) const;
+    Cost cost(std::span<const std::int64_t> values) const noexcept;
+
+    // --- memory: program_memory.cpp --------------------------------------------------------------
 
     /// Allocates what all need. If `host_scratch` has a buffer, the arena lies there.
     void allocate(const BufferRange& host_scratch = {});
@@ -148,44 +169,42 @@ struct ProgramCore {
     void allocate_io();
     /// Calls allocate(), and makes what record() needs besides.
     void allocate_for_host(const BufferRange& host_scratch = {});
-    Status check_sizes(std::span<const std::int64_t> values) const noexcept;
-    /// Throws what is wrong as an Error at the program, whose name its message begins with.
-    [[noreturn]] void refuse(const Status& wrong) const;
-    /// True where an input or output of that name is bound to a tensor.
-    bool is_bound(StorageKind kind, std::string_view name) const {
-        return bool(bound[plan.named(kind, name, options.name)]);
-    }
-    /// Computes kernel, push constants and groups of one dispatch at these sizes.
-    Status prepare(std::size_t dispatch, std::span<const std::int64_t> values, Command& command) const noexcept;
-    Cost cost(std::span<const std::int64_t> values) const noexcept;
-    /// Records the plan's work from `at` on, which is moved behind what was recorded; adds to
-    /// `spent`.
-    Status record(Sink& sink, std::uint32_t slot, std::span<const std::int64_t> values, Position& at,
-                  Cost& spent) noexcept;
-    /// Writes the symbols' values to `out`: those given, else those set.
-    Status settle(std::span<const SizeSetting> settings, std::span<std::int64_t> out) const noexcept;
+
+    // --- a host's recording: accept.cpp, record.cpp ----------------------------------------------
+
     /// Takes a host's recording into its slot: sizes and places.
     Status accept(const Recording& recording) noexcept;
     Status accept_buffer(StorageId id, const Recording& recording, Place& place) const noexcept;
     Status accept_image(StorageId id, const Recording& recording, std::span<const std::int64_t> values,
                         Place& place) const noexcept;
-    /// True where wrong use is looked for: checked programs and devices.
-    bool checked() const noexcept { return options.checked || device->options.checked; }
-    /// True where each submission of a run is asked whether it ran.
-    bool has_canary() const noexcept { return options.checked || device->canary; }
     /// Fails where record() cannot take that slot.
     Status check_slot(std::uint32_t slot) const noexcept;
     Status check_statements(const Recording& recording) const noexcept;
     /// Checks a range against what the host told of its buffer.
     Status check_range(const BufferRange& range) const noexcept;
+    /// Writes the symbols' values to `out`: those given, else those set.
+    Status settle(std::span<const SizeSetting> settings, std::span<std::int64_t> out) const noexcept;
     /// The input or output of that name; null where there is none.
     const StorageInfo* external(std::string_view name, bool image) const noexcept;
-    /// Throws for an image, which only a host can bind.
-    void refuse_image(const StorageInfo& info) const;
     /// Records the first barrier and the acquires; `mirrors` as in Sink.
-    void open(VkCommandBuffer commands, const RecordScratch& scratch, bool first, bool mirrors = false) const noexcept;
+    void open(VkCommandBuffer commands, const RecordingSlot& used, bool first, bool mirrors = false) const noexcept;
     /// Records the releases at the end.
-    void close(VkCommandBuffer commands, const RecordScratch& scratch) const noexcept;
+    void close(VkCommandBuffer commands, const RecordingSlot& used) const noexcept;
+
+    // --- recording, a host's and a run's: recorder.cpp -------------------------------------------
+
+    /// Computes kernel, push constants and groups of one dispatch at these sizes.
+    Status prepare(std::size_t dispatch, std::span<const std::int64_t> values, Command& command) const noexcept;
+    /// Records the plan's work from `at` on, which is moved behind what was recorded; adds to
+    /// `spent`.
+    Status record(Sink& sink, std::uint32_t slot, std::span<const std::int64_t> values, Position& at,
+                  Cost& spent) noexcept;
+
+    // --- runs: run.cpp ---------------------------------------------------------------------------
+
+    /// Throws unless every input that is not bound was uploaded in the shape that it has now.
+    /// Numbers whose limit is another than when they came are checked again.
+    void check_inputs();
     /// `ticket`: somebody will look at it.
     Ticket submit(bool ticket);
     /// Waits for what submit() left under way, and reads its timestamps.
@@ -193,11 +212,18 @@ struct ProgramCore {
     void run();
     /// Does a collective on what lies in `exchanged`, which the device has finished writing.
     void exchange(std::size_t dispatch, const Command& command);
+
+    // --- inputs and outputs of runs: program.cpp, bind.cpp ---------------------------------------
+
     void upload(std::string_view name, HostType type, std::span<const std::byte> data);
     /// Returns the limit of a check at the sizes set now. Throws where the numbers of its input are
     /// not what it asks for.
     std::int64_t check_numbers(std::size_t check, std::span<const std::byte> data) const;
     void download(std::string_view name, HostType type, std::span<std::byte> to);
+    /// Waits for the last run. Throws where a caller cannot have it as `type`.
+    OutputBytes output(std::string_view name, HostType type);
+    /// The input was uploaded since the last run that finished.
+    bool is_dirty(StorageId input) const noexcept;
     void bind(std::string_view name, const DeviceTensor& tensor);
     /// Puts a tensor, or none, in the place of the one that was bound. No run uses that any more.
     void put_bound(StorageId id, DeviceTensor tensor) noexcept;
@@ -206,13 +232,6 @@ struct ProgramCore {
     void check_bound() const;
     /// The place where a run finds an input or output.
     Place place_of(StorageId external) const;
-    /// Waits for the last run. Throws where a caller cannot have it as `type`.
-    OutputBytes output(std::string_view name, HostType type);
-    std::uint64_t elements_of(StorageId storage, std::span<const std::int64_t> values) const noexcept;
-    /// The sizes of an input or output at the symbols' values now.
-    std::vector<std::int64_t> shape_of(StorageId external) const;
-    /// The input was uploaded since the last run that finished.
-    bool is_dirty(StorageId input) const noexcept;
 
 private:
     void place_storages(const BufferRange& host_scratch);

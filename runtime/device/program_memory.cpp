@@ -113,7 +113,7 @@ void ProgramCore::allocate(const BufferRange& host_scratch) {
     BufferRange told = host_scratch;
     told.name = "scratch";
     if (Status wrong = check_range(told); !wrong) {
-        throw Error(wrong.message.data());
+        refuse(wrong);
     }
     const std::uint64_t alignment = device->capabilities.storage_alignment;
     if (host_scratch.buffer && (host_scratch.bytes < plan.memory.scratch || host_scratch.offset % alignment != 0)) {
@@ -131,8 +131,7 @@ void ProgramCore::allocate(const BufferRange& host_scratch) {
         state = Insides::make<State>(make_state_store(device, plan.storages));
     }
     place_storages(host_scratch);
-    record_scratch.assign(std::max(1u, options.slots),
-                          {sizes, std::vector<Place>(plan.storages.size()), {}, {}, {}, false, false});
+    slots.assign(options.slots, {sizes, std::vector<Place>(plan.storages.size()), {}, {}, {}, false, false});
     uploads_before = device->deferred ? device->deferred->noted() : 0;
     scratch_of_host = told;
     scratch_of_host.bytes = plan.memory.scratch;  // what is used of it
@@ -147,7 +146,7 @@ void ProgramCore::allocate_for_host(const BufferRange& host_scratch) {
     }
     try {
         record_sets = DescriptorSets(device, plan, pipelines_for(*device, plan, {true, has_host_scratch()}), places,
-                                     std::max(1u, options.slots));
+                                     options.slots);
     } catch (...) {
         allocated = there;  // the next attempt may come with scratch again
         throw;
@@ -187,7 +186,7 @@ ProgramCore::~ProgramCore() {
         } catch (const std::exception&) {  // lost: nothing is under way any more; or given up
         }
     }
-    for (StorageId id = 0; id < bound.size(); ++id) {
+    for (StorageId id = 0; id < bound_tensors.size(); ++id) {
         put_bound(id, {});
     }
     if (device->given_up) {

@@ -27,28 +27,27 @@ void transfer(const DeviceTable& vk, VkCommandBuffer commands, const Place& plac
 }
 
 Status no_commands(const ProgramCore& core) noexcept {
-    return failure(-1, "%s: no command buffer was given", core.options.name.c_str());
+    return misuse("%s: no command buffer was given", core.options.name.c_str());
 }
 
 }  // namespace
 
-void ProgramCore::open(VkCommandBuffer commands, const RecordScratch& scratch, bool first,
-                       bool mirrors) const noexcept {
+void ProgramCore::open(VkCommandBuffer commands, const RecordingSlot& used, bool first, bool mirrors) const noexcept {
     // scratch and state, and what mirrors are copied to, may have been used by an earlier recording
     // on this queue
     barrier(device->api, commands, kCompute | kTransfer, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
             mirrors ? kCompute | kTransfer : kCompute, mirrors ? kShaderAccess | kTransferAccess : kShaderAccess);
     for (std::size_t i = 0; first && i < externals.size(); ++i) {
-        const Place& place = scratch.places[externals[i]];
+        const Place& place = used.places[externals[i]];
         if (place.acquire_from != kSameQueueFamily && place.acquire_from != device->queue_family) {
             transfer(device->api, commands, place, place.acquire_from, device->queue_family, false);
         }
     }
 }
 
-void ProgramCore::close(VkCommandBuffer commands, const RecordScratch& scratch) const noexcept {
+void ProgramCore::close(VkCommandBuffer commands, const RecordingSlot& used) const noexcept {
     for (const StorageId id : externals) {
-        const Place& place = scratch.places[id];
+        const Place& place = used.places[id];
         if (place.release_to != kSameQueueFamily && place.release_to != device->queue_family) {
             transfer(device->api, commands, place, device->queue_family, place.release_to, true);
         }
@@ -57,7 +56,7 @@ void ProgramCore::close(VkCommandBuffer commands, const RecordScratch& scratch) 
 
 Status Program::record(VkCommandBuffer commands, const Recording& recording) noexcept {
     if (!core_) {
-        return failure(-1, "%s", "a program was used that had been moved from");
+        return misuse("%s", "a program was used that had been moved from");
     }
     ProgramCore& core = *core_;
     if (!commands) {
@@ -66,38 +65,38 @@ Status Program::record(VkCommandBuffer commands, const Recording& recording) noe
     if (Status wrong = core.accept(recording); !wrong) {
         return wrong;
     }
-    RecordScratch& scratch = core.record_scratch[recording.slot];
+    RecordingSlot& used = core.slots[recording.slot];
     Sink sink;
     sink.commands = commands;
     sink.sets = &core.record_sets;
     Position at;
     Cost spent;
-    core.open(commands, scratch, true);
-    const Status status = core.record(sink, recording.slot, scratch.sizes, at, spent);
-    core.close(commands, scratch);
-    scratch.in_use = core.checked() && bool(status);
+    core.open(commands, used, true);
+    const Status status = core.record(sink, recording.slot, used.sizes, at, spent);
+    core.close(commands, used);
+    used.in_use = core.checked() && bool(status);
     return status;
 }
 
 Status Program::begin(const Recording& recording) noexcept {
     if (!core_) {
-        return failure(-1, "%s", "a program was used that had been moved from");
+        return misuse("%s", "a program was used that had been moved from");
     }
     if (Status wrong = core_->accept(recording); !wrong) {
         return wrong;
     }
-    RecordScratch& scratch = core_->record_scratch[recording.slot];
-    scratch.at = {};
-    scratch.spent = {};
-    scratch.total = core_->cost(scratch.sizes);
-    scratch.bound = true;
+    RecordingSlot& used = core_->slots[recording.slot];
+    used.at = {};
+    used.spent = {};
+    used.total = core_->cost(used.sizes);
+    used.segments_left = true;
     core_->segmented = recording.slot;
     return {};
 }
 
 Status Program::record_segment(VkCommandBuffer commands, double budget, Segment& segment, std::uint32_t slot) noexcept {
     if (!core_) {
-        return failure(-1, "%s", "a program was used that had been moved from");
+        return misuse("%s", "a program was used that had been moved from");
     }
     ProgramCore& core = *core_;
     if (!commands) {
@@ -109,43 +108,43 @@ Status Program::record_segment(VkCommandBuffer commands, double budget, Segment&
     if (Status wrong = core.check_slot(slot); !wrong) {
         return wrong;
     }
-    if (!core.record_scratch[slot].bound) {
-        return failure(-1, "%s: slot %u has nothing left to record; begin() must come first", core.options.name.c_str(),
-                       slot);
+    if (!core.slots[slot].segments_left) {
+        return misuse("%s: slot %u has nothing left to record; begin() must come first", core.options.name.c_str(),
+                      slot);
     }
     if (!(budget > 0)) {
-        return failure(-1, "%s: a segment's budget of %g is not above 0", core.options.name.c_str(), budget);
+        return misuse("%s: a segment's budget of %g is not above 0", core.options.name.c_str(), budget);
     }
-    RecordScratch& scratch = core.record_scratch[slot];
+    RecordingSlot& used = core.slots[slot];
     Sink sink;
     sink.commands = commands;
     sink.sets = &core.record_sets;
     sink.budget = budget;
     sink.pause = true;
     segment = {};
-    core.open(commands, scratch, scratch.at.entry == 0 && scratch.at.group == 0);
-    if (Status wrong = core.record(sink, slot, scratch.sizes, scratch.at, segment.cost); !wrong) {
-        scratch.bound = false;
+    core.open(commands, used, used.at.entry == 0 && used.at.group == 0);
+    if (Status wrong = core.record(sink, slot, used.sizes, used.at, segment.cost); !wrong) {
+        used.segments_left = false;
         core.segmented = ProgramCore::kNoSlot;
         return wrong;
     }
-    scratch.in_use = core.checked();
-    scratch.spent.flops += segment.cost.flops;
-    scratch.spent.bytes += segment.cost.bytes;
-    segment.last = scratch.at.entry == core.plan.work.size();
-    segment.done = segment.last ? 1.0 : scratch.spent.total() / scratch.total.total();
+    used.in_use = core.checked();
+    used.spent.flops += segment.cost.flops;
+    used.spent.bytes += segment.cost.bytes;
+    segment.last = used.at.entry == core.plan.work.size();
+    segment.done = segment.last ? 1.0 : used.spent.total() / used.total.total();
     if (segment.last) {
-        core.close(commands, scratch);
-        scratch.bound = false;
+        core.close(commands, used);
+        used.segments_left = false;
         core.segmented = ProgramCore::kNoSlot;
     }
     return {};
 }
 
 void Program::finished(std::uint32_t slot) noexcept {
-    if (core_ && slot < core_->record_scratch.size()) {
-        core_->record_scratch[slot].in_use = false;
-        core_->record_scratch[slot].bound = false;
+    if (core_ && slot < core_->slots.size()) {
+        core_->slots[slot].in_use = false;
+        core_->slots[slot].segments_left = false;
         std::uint32_t left = slot;
         core_->segmented.compare_exchange_strong(left, ProgramCore::kNoSlot);
     }

@@ -120,8 +120,8 @@ public:
             return wrong;
         }
         if (!sink_.begin_together) {
-            return failure(-1, "%s: %s is done by several ranks, which run() and submit() do, and a recording cannot",
-                           core_.options.name.c_str(), core_.plan.nodes[planned.dispatch.node].label.c_str());
+            return misuse("%s: %s is done by several ranks, which run() and submit() do, and a recording cannot",
+                          core_.options.name.c_str(), core_.plan.nodes[planned.dispatch.node].label.c_str());
         }
         if (written_ == 0) {
             // The host reads what an earlier submission may have written, which a fence alone does
@@ -155,7 +155,7 @@ public:
 
     void copy(const PlannedCopy& planned) noexcept {
         const StorageId id = planned.storage;
-        if (!sink_.mirrors || core_.bound[id]) {
+        if (!sink_.mirrors || core_.bound_tensors[id]) {
             return;
         }
         const std::uint64_t at = core_.io_offset[id];
@@ -213,7 +213,7 @@ private:
     Status go_on(VkCommandBuffer commands) noexcept {
         sink_.commands = commands;
         if (!commands) {
-            return failure(-1, "%s: no command buffer for a further submission", core_.options.name.c_str());
+            return misuse("%s: no command buffer for a further submission", core_.options.name.c_str());
         }
         // submissions overlap unless told otherwise; copies may come first in this one
         VkPipelineStageFlags stages = kCompute;
@@ -291,13 +291,13 @@ Status ProgramCore::check_sizes(std::span<const std::int64_t> values) const noex
         const std::int64_t value = c.value.eval(values);
         const std::int64_t limit = c.limit.eval(values);
         if (value > limit) {
-            return failure(-1, "%s: %s: %lld is more than %lld at the sizes given", options.name.c_str(),
-                           c.what.c_str(), static_cast<long long>(value), static_cast<long long>(limit));
+            return misuse("%s: %s: %lld is more than %lld at the sizes given", options.name.c_str(), c.what.c_str(),
+                          static_cast<long long>(value), static_cast<long long>(limit));
         }
     }
     for (const SignedSize& s : plan.signed_sizes) {
         if (s.size.eval(values) < 0) {
-            return failure(-1, "%s: %s is negative at the sizes given", options.name.c_str(), s.what.c_str());
+            return misuse("%s: %s is negative at the sizes given", options.name.c_str(), s.what.c_str());
         }
     }
     return {};
@@ -314,8 +314,8 @@ Status ProgramCore::prepare(std::size_t dispatch, std::span<const std::int64_t> 
                             Command& command) const noexcept {
     const PlannedDispatch& planned = plan.dispatches[dispatch];
     if (!plan.prepare(planned, values, command)) {
-        return failure(-1, "%s: %s: a size is negative at the sizes given", options.name.c_str(),
-                       plan.nodes[planned.dispatch.node].label.c_str());
+        return misuse("%s: %s: a size is negative at the sizes given", options.name.c_str(),
+                      plan.nodes[planned.dispatch.node].label.c_str());
     }
     return {};
 }

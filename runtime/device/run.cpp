@@ -225,31 +225,9 @@ void ProgramCore::run() {
     finish_run();
 }
 
-Ticket ProgramCore::submit(bool ticket) {
-    if (device->deferred) {
-        throw Error("the host submits for this device (BorrowedDevice::host_submits): record() the program instead",
-                    options.name);
-    }
-    device->check_alive();
-    for (const StorageInfo& s : plan.storages) {
-        refuse_image(s);
-    }
-    for (std::size_t slot = 0; slot < record_scratch.size(); ++slot) {
-        if (record_scratch[slot].bound) {  // their scratch and state are those of a run
-            throw Error("run() would spoil the recording of slot " + std::to_string(slot) +
-                            ", of which segments are left to record",
-                        options.name);
-        }
-    }
-    if (!record_scratch.empty() && record_scratch[0].in_use) {
-        throw Error("run() takes slot 0, whose recording was not told to have finished", options.name);
-    }
-    if (Status wrong = check_sizes(sizes); !wrong) {
-        refuse(wrong);
-    }
-    check_bound();
+void ProgramCore::check_inputs() {
     for (const InputState& input : inputs) {
-        if (bound[input.storage]) {
+        if (bound_tensors[input.storage]) {
             continue;
         }
         const StorageInfo& info = plan.storages[input.storage];
@@ -277,6 +255,32 @@ Ticket ProgramCore::submit(bool ticket) {
             }
         }
     }
+}
+
+Ticket ProgramCore::submit(bool ticket) {
+    if (device->deferred) {
+        throw Error("the host submits for this device (BorrowedDevice::host_submits): record() the program instead",
+                    options.name);
+    }
+    device->check_alive();
+    for (const StorageInfo& s : plan.storages) {
+        refuse_image(s);
+    }
+    for (std::size_t slot = 0; slot < slots.size(); ++slot) {
+        if (slots[slot].segments_left) {  // their scratch and state are those of a run
+            throw Error("run() would spoil the recording of slot " + std::to_string(slot) +
+                            ", of which segments are left to record",
+                        options.name);
+        }
+    }
+    if (!slots.empty() && slots[0].in_use) {
+        throw Error("run() takes slot 0, whose recording was not told to have finished", options.name);
+    }
+    if (Status wrong = check_sizes(sizes); !wrong) {
+        refuse(wrong);
+    }
+    check_bound();
+    check_inputs();
     allocate_io();
     const DeviceTable& vk = device->api;
     if (!command_pool) {
@@ -299,12 +303,12 @@ Ticket ProgramCore::submit(bool ticket) {
             VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO, nullptr, 0, VK_QUERY_TYPE_TIMESTAMP, query_count, 0};
         device->check_result(vk.vkCreateQueryPool(device->handle, &info, nullptr, &queries), "vkCreateQueryPool");
     }
-    RecordScratch& scratch = record_scratch[0];
+    RecordingSlot& used = slots[0];
     for (const StorageId s : externals) {
-        scratch.places[s] = place_of(s);
+        used.places[s] = place_of(s);
     }
-    run_sets.make_views(scratch.places);
-    run_sets.bind(0, scratch.places);
+    run_sets.make_views(used.places);
+    run_sets.bind(0, used.places);
 
     run_sizes.reserve(sizes.size());  // no exception may come after the submission
     // from here on the outputs are no longer those of the last run
@@ -326,7 +330,7 @@ Ticket ProgramCore::submit(bool ticket) {
         vk.vkCmdResetQueryPool(sink.commands, queries, 0, query_count);
     }
     sink.mirrors = !io.mapped();
-    open(sink.commands, scratch, true, sink.mirrors);
+    open(sink.commands, used, true, sink.mirrors);
     Position at;
     run_cost = {};
     const Status status = record(sink, 0, sizes, at, run_cost);

@@ -8,6 +8,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/map_file.h"
+#include "runtime/base/paths.h"
 #include "runtime/base/read_file.h"
 #include "runtime/base/write_file.h"
 #include "runtime/compile/tuning_list.h"
@@ -53,8 +54,7 @@ void find_tuning(Capabilities& capabilities, const DeviceOptions& options, const
         return;
     }
     const std::filesystem::path path = tuning_path(folder, capabilities);
-    std::error_code unknown;
-    if (path.empty() || !std::filesystem::exists(path, unknown)) {
+    if (path.empty() || is_absent(path)) {
         return;
     }
     capabilities.tuning_from = utf8_name(path);

@@ -27,6 +27,10 @@ void infer_size(const Value& x, Shape& shape) {
     if (unknown == shape.end()) {
         return;
     }
+    if (std::find(unknown + 1, shape.end(), Dim(-1)) != shape.end()) {
+        throw Error("shape " + x.graph().str(shape) + " for " + x.str() + " leaves two sizes open: one may be -1",
+                    "reshape");
+    }
     Dim rest = 1;
     for (auto d = shape.begin(); d != shape.end(); ++d) {
         if (d != unknown) {
