@@ -215,12 +215,13 @@ class Function:
 
     def __call__(self, *arrays: Any, **options: Any) -> Any:
         try:
-            outputs, finish, order = self._run(arrays, options)
+            done = self._run(arrays, options)
         except _c.OutOfMemory:
-            outputs = None
-        if outputs is None:
+            done = None
+        if done is None:
             _make_room()
-            outputs, finish, order = self._run(arrays, options)
+            done = self._run(arrays, options)
+        outputs, finish, order = done
         if order is not None:
             outputs = [outputs[i] for i in order]
         if finish is None:

@@ -71,12 +71,10 @@ struct GraphEdit {
     };
     /// Makes a copy that compilation may change. Values keep their ids.
     static std::unique_ptr<Graph> clone(const Graph& graph) { return graph.clone(); }
-    /// Replaces `nodes`, which are in graph order, by the nodes that `make` adds (Rewrite::make).
     using Make = Graph::Make;
-
-    /// The new nodes stand at the place of `at`, which is one of `nodes`; these are in graph order.
-    /// Nodes that read the old outputs read the new ones from then on. New labels have the scope of
-    /// the first old node.
+    /// Replaces `nodes`, which are in graph order, by the nodes that `make` adds (Rewrite::make).
+    /// The new nodes stand at the place of `at`, which is one of `nodes`. Nodes that read the old
+    /// outputs read the new ones from then on. New labels have the scope of the first old node.
     static void replace(Graph& graph, const std::vector<NodeId>& nodes, const Make& make, NodeId at) {
         graph.replace(nodes, make, at);
     }
