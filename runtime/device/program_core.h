@@ -70,7 +70,7 @@ struct RecordingSlot {
     Position at;                 ///< where the next segment begins
     Cost total, spent;           ///< cost of the whole recording, and of its segments so far
     bool segments_left = false;  ///< begin() came, the last segment not yet
-    bool in_use = false;         ///< recorded and not finished, as far as a checked program was told
+    bool in_use = false;         ///< recorded and not finished, as a checked program was told
 };
 
 /// The type that a caller has elements as: `bits` are those of f16 and bf16. Floats stand for them
